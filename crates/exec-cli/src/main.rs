@@ -1,0 +1,2 @@
+//! The `exec-server` binary.
+fn main() {}

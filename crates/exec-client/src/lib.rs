@@ -1,0 +1,1 @@
+//! The protocol from the other side: typed calls, process handles, reconnection.

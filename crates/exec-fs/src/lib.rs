@@ -1,0 +1,1 @@
+//! File-system calls made on behalf of a client.

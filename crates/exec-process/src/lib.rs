@@ -1,0 +1,1 @@
+//! One child and what it writes: spawn, containment, terminal, output log.

@@ -1,0 +1,1 @@
+//! All that crosses the wire: envelope, methods, their parameters and results. Pure.

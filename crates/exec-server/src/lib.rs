@@ -1,0 +1,1 @@
+//! Sessions and handlers: the executor behind the protocol.

@@ -1,0 +1,1 @@
+//! What tests share: raw peers, the real codex binary, a scripted model, vectors.

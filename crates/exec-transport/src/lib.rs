@@ -1,0 +1,1 @@
+//! Any byte pipe as a connection that carries messages: WebSocket, stdio, memory.
