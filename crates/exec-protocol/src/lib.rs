@@ -1,1 +1,23 @@
-//! All that crosses the wire: envelope, methods, their parameters and results. Pure.
+//! All that crosses the wire, and nothing else: the envelope, every method with its parameters and
+//! results, and the values that are checked where they enter. Pure: no runtime, no clock, no
+//! platform code.
+//!
+//! Reading order: [`jsonrpc`] (one message), [`methods`] (what may be asked), then the parameters
+//! by area.
+
+pub mod limits;
+
+pub mod jsonrpc;
+mod scan;
+
+pub mod methods;
+
+pub mod environment;
+pub mod fs;
+pub mod process;
+pub mod sandbox;
+pub mod session;
+
+pub mod bytes;
+pub mod id;
+pub mod path_uri;

@@ -1,0 +1,254 @@
+//! Every request and notification, declared once. The server's routing, the client's calls, the
+//! reference document and the fuzz targets all come from these lists.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::environment::{EnvironmentInfo, EnvironmentStatus};
+use crate::fs::{GetMetadataParams, Metadata};
+use crate::jsonrpc::decode_params;
+use crate::process::*;
+use crate::session::{InitializeParams, InitializeResult, InitializedParams};
+
+/// A request: its name, what it takes and what it gives.
+pub trait Method {
+    /// On the wire.
+    const NAME: &'static str;
+    /// Everything else that is known of it.
+    const INFO: &'static MethodInfo;
+    /// What the caller sends.
+    type Params: Serialize + DeserializeOwned + Send + 'static;
+    /// What the caller gets.
+    type Result: Serialize + DeserializeOwned + Send + 'static;
+}
+
+/// A message without an answer.
+pub trait Notice {
+    /// On the wire.
+    const NAME: &'static str;
+    /// What it carries.
+    type Params: Serialize + DeserializeOwned + Send + 'static;
+}
+
+/// What the lists say of one request.
+#[derive(Debug)]
+pub struct MethodInfo {
+    /// On the wire.
+    pub name: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+    /// How the state machine's errors call its kind.
+    pub family: Family,
+    /// Which slots it takes.
+    pub pool: Pool,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Tries to decode its parameters: the entry of the fuzz target.
+    pub decode_params: fn(Option<&RawValue>) -> Result<(), String>,
+    /// Describes its parameters and its result.
+    #[cfg(feature = "schema")]
+    pub schemas: fn(&mut schemars::SchemaGenerator) -> (schemars::Schema, schemars::Schema),
+}
+
+/// What the lists say of one notification.
+#[derive(Debug)]
+pub struct NoticeInfo {
+    /// On the wire.
+    pub name: &'static str,
+    /// What it tells.
+    pub doc: &'static str,
+    /// Who sends it.
+    pub sender: Sender,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Tries to decode its parameters.
+    pub decode_params: fn(Option<&RawValue>) -> Result<(), String>,
+    /// Describes its parameters.
+    #[cfg(feature = "schema")]
+    pub schema: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
+}
+
+/// How "client must call initialize before using … methods" names a method's kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// `initialize` itself, which is bound by other rules.
+    Handshake,
+    /// `environment/info`.
+    EnvironmentInfo,
+    /// `environment/status`.
+    EnvironmentStatus,
+    /// `process/*`.
+    Exec,
+    /// `fs/*`.
+    Filesystem,
+}
+
+impl Family {
+    /// As the error texts have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Family::Handshake => "handshake",
+            Family::EnvironmentInfo => "environment info",
+            Family::EnvironmentStatus => "environment status",
+            Family::Exec => "exec",
+            Family::Filesystem => "filesystem",
+        }
+    }
+}
+
+/// Which of a connection's two sets of slots a request takes. Control requests are short, and are
+/// what ends the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pool {
+    /// Short, never behind ordinary ones.
+    Control,
+    /// Everything else.
+    Ordinary,
+}
+
+/// Where a method comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Codex 0.166 has it too.
+    Codex,
+    /// Ours.
+    Ours,
+}
+
+/// Who sends a notification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sender {
+    /// The client.
+    Client,
+    /// The server.
+    Server,
+}
+
+macro_rules! methods {
+    ($($(#[doc = $doc:literal])+ $type:ident = $name:literal :
+        $params:ty => $result:ty, $family:ident, $pool:ident, $origin:ident;)+) => {
+        $(
+            $(#[doc = $doc])+
+            #[derive(Debug)]
+            pub enum $type {}
+
+            impl Method for $type {
+                const NAME: &'static str = $name;
+                const INFO: &'static MethodInfo = &MethodInfo {
+                    name: $name,
+                    doc: concat!($($doc, "\n"),+),
+                    family: Family::$family,
+                    pool: Pool::$pool,
+                    origin: Origin::$origin,
+                    decode_params: |raw| decode_params::<$params>(raw).map(drop),
+                    #[cfg(feature = "schema")]
+                    schemas: |generator| (
+                        generator.subschema_for::<$params>(),
+                        generator.subschema_for::<$result>(),
+                    ),
+                };
+                type Params = $params;
+                type Result = $result;
+            }
+        )+
+
+        /// Every request.
+        pub const REQUESTS: &[&MethodInfo] = &[$($type::INFO),+];
+    };
+}
+
+macro_rules! notices {
+    ($($(#[doc = $doc:literal])+ $type:ident = $name:literal : $params:ty,
+        $sender:ident, $origin:ident;)+) => {
+        $(
+            $(#[doc = $doc])+
+            #[derive(Debug)]
+            pub enum $type {}
+
+            impl Notice for $type {
+                const NAME: &'static str = $name;
+                type Params = $params;
+            }
+        )+
+
+        /// Every notification.
+        pub const NOTICES: &[&NoticeInfo] = &[$(&NoticeInfo {
+            name: $name,
+            doc: concat!($($doc, "\n"),+),
+            sender: Sender::$sender,
+            origin: Origin::$origin,
+            decode_params: |raw| decode_params::<$params>(raw).map(drop),
+            #[cfg(feature = "schema")]
+            schema: |generator| generator.subschema_for::<$params>(),
+        }),+];
+    };
+}
+
+methods! {
+    /// Opens a session, or continues one. The first request of every connection.
+    Initialize = "initialize":
+        InitializeParams => InitializeResult, Handshake, Ordinary, Codex;
+    /// Tells what kind of machine the executor is and what it can do.
+    EnvironmentInfoGet = "environment/info":
+        () => EnvironmentInfo, EnvironmentInfo, Control, Codex;
+    /// Answers, and so shows that the executor lives.
+    EnvironmentStatusGet = "environment/status":
+        () => EnvironmentStatus, EnvironmentStatus, Control, Codex;
+    /// Starts a process. Its output follows as `process/output`, its end as `process/exited` and
+    /// `process/closed`, all numbered by one counter without gaps.
+    ProcessStart = "process/start":
+        StartParams => StartResult, Exec, Ordinary, Codex;
+    /// Reads retained output from any point on, and can wait for more.
+    ProcessRead = "process/read":
+        ReadParams => ReadResult, Exec, Ordinary, Codex;
+    /// Writes to the process's stdin or terminal. Waits while its queue is full.
+    ProcessWrite = "process/write":
+        WriteParams => WriteResult, Exec, Ordinary, Codex;
+    /// Signals the process group. Does nothing for a process that is unknown or has exited.
+    ProcessSignal = "process/signal":
+        SignalParams => Empty, Exec, Control, Codex;
+    /// Kills the process and every descendant. `running` is false when it had exited or is unknown;
+    /// then nothing is done.
+    ProcessTerminate = "process/terminate":
+        TerminateParams => TerminateResult, Exec, Control, Codex;
+    /// Lets a piped child see the end of its stdin once everything queued is written. Repeating it
+    /// is harmless.
+    ProcessCloseStdin = "process/closeStdin":
+        ProcessRef => WriteResult, Exec, Ordinary, Ours;
+    /// Changes the size of the process's terminal.
+    ProcessResize = "process/resize":
+        ResizeParams => Empty, Exec, Control, Ours;
+    /// Waits until the process has closed.
+    ProcessWait = "process/wait":
+        WaitParams => WaitResult, Exec, Control, Ours;
+    /// Gives the beginning and the end of each stream in one answer.
+    ProcessSnapshot = "process/snapshot":
+        ProcessRef => SnapshotResult, Exec, Ordinary, Ours;
+    /// Lists the processes of the session.
+    ProcessList = "process/list":
+        () => ListResult, Exec, Control, Ours;
+    /// Tells what a path names.
+    FsGetMetadata = "fs/getMetadata":
+        GetMetadataParams => Metadata, Filesystem, Ordinary, Codex;
+}
+
+notices! {
+    /// The client has its session and may be sent to. Its parameters are ignored.
+    Initialized = "initialized": InitializedParams, Client, Codex;
+    /// A process wrote something.
+    ProcessOutput = "process/output": OutputParams, Server, Codex;
+    /// A process ended. What it left behind may still write.
+    ProcessExited = "process/exited": ExitedParams, Server, Codex;
+    /// A process ended and nothing can write to its streams any more.
+    ProcessClosed = "process/closed": ClosedParams, Server, Codex;
+    /// A process was started. Only for clients that asked for `processLifecycle`; has no number.
+    ProcessStarted = "process/started": ProcessRef, Server, Ours;
+    /// A process could not be started. Only for clients that asked for `processLifecycle`.
+    ProcessFailed = "process/failed": FailedParams, Server, Ours;
+}
+
+/// Everything there is to know of a request, by its name.
+pub fn find(name: &str) -> Option<&'static MethodInfo> {
+    REQUESTS.iter().find(|info| info.name == name).copied()
+}

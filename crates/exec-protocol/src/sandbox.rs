@@ -1,0 +1,291 @@
+//! The portable sandbox intent: what a caller wants confined, in words every executor knows.
+//!
+//! Wire data only. What it means on one host, and how that host enforces it, is decided elsewhere.
+
+use serde::{Deserialize, Serialize};
+
+use crate::path_uri::PathUri;
+
+/// The `sandbox` member of a request.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SandboxContext {
+    /// What is allowed.
+    pub permissions: Permissions,
+    /// The mechanism on Windows; elsewhere only `mxc` matters, and is refused.
+    pub windows_sandbox_level: WindowsSandboxLevel,
+    /// Base for relative globs and project roots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<PathUri>,
+    /// The directories that `project_roots` stands for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_roots: Option<Vec<PathUri>>,
+    /// Replaces `cwd` and `workspaceRoots` when present.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_context: Option<PolicyContext>,
+    /// Home directory the intent was written for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_home_dir: Option<PathUri>,
+    /// Temporary directories the intent was written for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temporary_directories: Option<Vec<PathUri>>,
+    /// Windows only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows_sandbox_proxy_settings_mode: Option<WindowsProxySettings>,
+    /// Asks for the older Linux mechanism.
+    #[serde(default)]
+    pub use_legacy_landlock: bool,
+    /// Which attempt of the caller this is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_override: Option<SandboxOverride>,
+}
+
+impl SandboxContext {
+    /// Whether running without any sandbox would be weaker than this intent.
+    pub fn restricts(&self) -> bool {
+        match &self.permissions {
+            Permissions::Disabled => false,
+            Permissions::External { network } => *network == Network::Restricted,
+            Permissions::Managed { file_system, network } => {
+                *network == Network::Restricted || file_system.restricts()
+            }
+        }
+    }
+}
+
+/// Where the policy's relative parts are anchored.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PolicyContext {
+    /// Base for relative globs and project roots.
+    #[serde(default)]
+    pub cwd: Option<PathUri>,
+    /// The directories that `project_roots` stands for.
+    #[serde(default)]
+    pub workspace_roots: Option<Vec<PathUri>>,
+}
+
+/// What is allowed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum Permissions {
+    /// Files and network as given.
+    Managed {
+        /// Which files.
+        file_system: FileSystem,
+        /// Which network.
+        network: Network,
+    },
+    /// No restriction at all.
+    Disabled,
+    /// Files unrestricted, network as given.
+    External {
+        /// Which network.
+        network: Network,
+    },
+}
+
+/// Which network a process may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum Network {
+    /// None.
+    Restricted,
+    /// All.
+    Enabled,
+}
+
+/// Which files a process may touch.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum FileSystem {
+    /// Only what an entry grants; the most specific entry wins.
+    Restricted {
+        /// The grants and denials.
+        entries: Vec<Entry>,
+        /// How deep a denied glob is looked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        glob_scan_max_depth: Option<std::num::NonZeroUsize>,
+    },
+    /// All.
+    Unrestricted,
+}
+
+impl FileSystem {
+    /// Write access to the whole disk with nothing narrower is the one list that restricts nothing.
+    fn restricts(&self) -> bool {
+        match self {
+            FileSystem::Unrestricted => false,
+            FileSystem::Restricted { entries, .. } => {
+                let all_writable = entries.iter().all(|entry| entry.access == Access::Write);
+                let root = entries.iter().any(|entry| {
+                    matches!(&entry.path, EntryPath::Special { value: Special::Root })
+                });
+                !(root && all_writable)
+            }
+        }
+    }
+}
+
+/// One grant or denial.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Entry {
+    /// Of what.
+    pub path: EntryPath,
+    /// What kind.
+    pub access: Access,
+    /// What to do when the path does not exist.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing_path_behavior: Option<MissingPath>,
+}
+
+/// What may be done below a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum Access {
+    /// Look.
+    Read,
+    /// Look and change.
+    Write,
+    /// Neither.
+    #[serde(alias = "none")]
+    Deny,
+}
+
+/// What to do with an entry whose path does not exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum MissingPath {
+    /// Leave it out.
+    Skip,
+}
+
+/// What an entry is about.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum EntryPath {
+    /// A file or directory.
+    Path {
+        /// Which.
+        path: PathUri,
+    },
+    /// Everything that matches.
+    GlobPattern {
+        /// The pattern.
+        pattern: String,
+    },
+    /// A place that every host has in its own way.
+    Special {
+        /// Which.
+        value: Special,
+    },
+}
+
+/// A place that every host has in its own way.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum Special {
+    /// The whole disk.
+    Root,
+    /// The system files that programs need to run.
+    Minimal,
+    /// The workspace roots of the context.
+    #[serde(alias = "current_working_directory")]
+    ProjectRoots {
+        /// Below each of them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        subpath: Option<String>,
+    },
+    /// The executor's `$TMPDIR`.
+    Tmpdir,
+    /// `/tmp`.
+    SlashTmp,
+    /// A place this protocol does not know; grants nothing.
+    Unknown {
+        /// Its name.
+        path: String,
+        /// Below it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        subpath: Option<String>,
+    },
+}
+
+/// The mechanism on Windows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum WindowsSandboxLevel {
+    /// None.
+    Disabled,
+    /// A restricted token.
+    RestrictedToken,
+    /// With elevation.
+    Elevated,
+    /// Native MXC.
+    Mxc,
+}
+
+/// What happens to proxy settings on Windows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum WindowsProxySettings {
+    /// Made to fit.
+    Reconcile,
+    /// Left alone.
+    Preserve,
+}
+
+/// Which attempt of the caller a request belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum SandboxOverride {
+    /// An ordinary one.
+    NoOverride,
+    /// After an escalation that keeps restrictions.
+    EscalatedSandboxWithRestrictions,
+    /// Approved to run outside at once.
+    BypassSandboxFirstAttempt,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_intents_that_allow_everything_do_not_restrict() {
+        let root = r#"{"path":{"type":"special","value":{"kind":"root"}},"access":"write"}"#;
+        let git = r#"{"path":{"type":"path","path":"file:///r/.git"},"access":"read"}"#;
+        let managed = |entries: &str, network: &str| {
+            format!(
+                r#"{{"type":"managed","file_system":{{"type":"restricted","entries":[{entries}]}},"network":"{network}"}}"#
+            )
+        };
+        let table = [
+            (r#"{"type":"disabled"}"#.to_owned(), false),
+            (r#"{"type":"external","network":"enabled"}"#.to_owned(), false),
+            (r#"{"type":"external","network":"restricted"}"#.to_owned(), true),
+            (managed(root, "enabled"), false),
+            (managed(root, "restricted"), true),
+            (managed(&format!("{root},{git}"), "enabled"), true),
+            (managed("", "enabled"), true),
+        ];
+        for (permissions, restricts) in table {
+            let text =
+                format!(r#"{{"permissions":{permissions},"windowsSandboxLevel":"disabled"}}"#);
+            let context: SandboxContext = serde_json::from_str(&text).unwrap();
+            assert_eq!(context.restricts(), restricts, "{text}");
+        }
+    }
+}
