@@ -1,1 +1,20 @@
-//! One child and what it writes: spawn, containment, terminal, output log.
+//! One child and what it writes. Knows nothing of sandboxes, sessions or requests.
+//!
+//! Reading order: [`spec`] (what to run), [`sys`] (a child on pipes or a terminal, and the way to
+//! find all its descendants), `actor` (the task that owns it), [`log`] (what it wrote, numbered),
+//! [`process`] (the handle for everybody else).
+
+pub mod env;
+pub mod error;
+pub mod spec;
+pub mod sys;
+
+mod actor;
+mod head_tail;
+pub mod log;
+pub mod process;
+mod stdin;
+
+pub use error::Error;
+pub use process::{Process, Watcher};
+pub use spec::{Spec, Stdio};

@@ -1,0 +1,476 @@
+//! A started process, as the rest of the server sees it: its log, its stdin, and the ways to end
+//! it. The child itself belongs to the task in `actor.rs`.
+
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use exec_protocol::id::{ProcessId, WriteId};
+use exec_protocol::limits::WRITE_IDS_MAX;
+use exec_protocol::process::{Stream, TerminalSize, WriteStatus};
+use futures_util::task::AtomicWaker;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::actor;
+use crate::env::Environment;
+use crate::error::Error;
+use crate::log::{Event, LogLimits, LogState, OutputLog, ReadPage};
+use crate::spec::{Spec, Stdio};
+use crate::stdin::{StdinQueue, WriteIds};
+use crate::sys::{self, ChildStdio, ContainedGroup, Containment};
+
+/// Places in the queue to one child's stdin.
+pub(crate) const STDIN_PLACES: u32 = 128;
+
+/// Who is told that a process has something new.
+pub trait Watcher: Send + Sync {
+    /// The log has grown. Called without any lock held, possibly often.
+    fn changed(&self, process: &Arc<Process>);
+    /// The last entry has been written.
+    fn closed(&self, process: &Arc<Process>);
+}
+
+/// A process and everything it has written.
+pub struct Process {
+    id: ProcessId,
+    id_json: Box<str>,
+    spec: Spec,
+    pid: i32,
+    state: Mutex<State>,
+    /// Set while the watcher knows of news it has not looked at yet.
+    announced: AtomicBool,
+    watcher: Arc<dyn Watcher>,
+    /// Wakes those who wait for the log to grow.
+    grown: Notify,
+    /// Free places in the stdin queue, in the order in which writes came.
+    pub(crate) stdin_places: Semaphore,
+    /// Wakes the task that owns the child.
+    pub(crate) actor: AtomicWaker,
+}
+
+pub(crate) struct State {
+    pub(crate) log: OutputLog,
+    pub(crate) stdin: Stdin,
+    pub(crate) stdin_queue: StdinQueue,
+    pub(crate) group: Option<Arc<ContainedGroup>>,
+    pub(crate) ending: Ending,
+    /// The child has been waited for: its number may belong to somebody else.
+    pub(crate) reaped: bool,
+    write_ids: WriteIds,
+}
+
+/// Where writes go.
+#[derive(Debug)]
+pub(crate) enum Stdin {
+    /// A pipe or a terminal.
+    Open(Arc<OwnedFd>),
+    /// Somebody closed it, or nobody reads: further bytes vanish.
+    Gone,
+    /// There never was one.
+    Never,
+}
+
+/// What has been asked about the end of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Nothing.
+    No,
+    /// SIGTERM is sent; SIGKILL to all follows after this time.
+    Graceful(Duration),
+    /// SIGKILL to all is sent.
+    Killed,
+}
+
+impl std::fmt::Debug for Process {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Process").field("id", &self.id).field("pid", &self.pid).finish()
+    }
+}
+
+impl Process {
+    /// Starts a child and the task that owns it, followed from its first event. Must be called on a thread that lives as long as
+    /// the server does, within a runtime: the kernel kills the child when that thread ends.
+    pub fn start(
+        id: ProcessId,
+        mut spec: Spec,
+        limits: LogLimits,
+        containment: &Containment,
+        watcher: Arc<dyn Watcher>,
+    ) -> Result<Arc<Self>, Error> {
+        let strings = spec.exec_strings()?;
+        // Nobody asks for it again, and it may be large.
+        spec.env = Environment::new();
+        let stdio = match spec.stdio {
+            Stdio::Pipes { stdin } => ChildStdio::Pipes { stdin },
+            Stdio::Terminal(size) => ChildStdio::Pty { rows: size.rows, cols: size.cols },
+        };
+        let spawned = sys::spawn(&sys::SpawnRequest {
+            argv: &strings.argv,
+            program: &strings.candidates,
+            env: &strings.env,
+            cwd: &strings.cwd,
+            stdio,
+            containment,
+        })
+        .map_err(Error::Spawn)?;
+        let terminal = matches!(spec.stdio, Stdio::Terminal(_));
+        let stdout = spawned.stdout.map(Arc::new);
+        let stdin = match (terminal, spawned.stdin, &stdout) {
+            (true, _, Some(master)) => Stdin::Open(master.clone()),
+            (false, Some(pipe), _) => Stdin::Open(Arc::new(pipe)),
+            _ => Stdin::Never,
+        };
+        let mut log = OutputLog::new(limits);
+        log.attach();
+        let process = Arc::new(Self {
+            id_json: json_string(id.as_str()),
+            id,
+            pid: spawned.pid,
+            state: Mutex::new(State {
+                log,
+                stdin,
+                stdin_queue: StdinQueue::default(),
+                group: Some(Arc::new(spawned.group)),
+                ending: Ending::No,
+                reaped: false,
+                write_ids: WriteIds::default(),
+            }),
+            announced: AtomicBool::new(false),
+            watcher,
+            grown: Notify::new(),
+            stdin_places: Semaphore::new(STDIN_PLACES as usize),
+            actor: AtomicWaker::new(),
+            spec,
+        });
+        actor::start(&process, spawned.pidfd, stdout, spawned.stderr.map(Arc::new), terminal)
+            .map_err(Error::Spawn)?;
+        Ok(process)
+    }
+
+    /// The client's name for it.
+    pub fn id(&self) -> &ProcessId {
+        &self.id
+    }
+
+    /// The same as a JSON string, quotes included.
+    pub fn id_json(&self) -> &str {
+        &self.id_json
+    }
+
+    /// The operating system's number.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// What was started.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Whether it runs on a terminal.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self.spec.stdio, Stdio::Terminal(_))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic while the lock is held would be our own bug; the log is still consistent enough
+        // to be read, and refusing to serve would lose output.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where its life stands.
+    pub fn state(&self) -> LogState {
+        self.lock().log.state()
+    }
+
+    /// Changes whenever the log does.
+    pub(crate) fn progress(&self) -> (u64, u64) {
+        let state = self.lock();
+        (state.log.state().next_seq, state.log.written())
+    }
+
+    /// Tells everybody who waits that the log has grown.
+    pub(crate) fn announce(self: &Arc<Self>) {
+        self.grown.notify_waiters();
+        if !self.announced.swap(true, Ordering::AcqRel) {
+            self.watcher.changed(self);
+        }
+    }
+
+    pub(crate) fn announce_closed(self: &Arc<Self>) {
+        self.watcher.closed(self);
+    }
+
+    /// Begins or ends pushing events to the watcher.
+    pub fn set_following(&self, following: bool) {
+        let mut state = self.lock();
+        if following {
+            state.log.attach();
+        } else {
+            state.log.detach();
+        }
+        drop(state);
+        self.actor.wake();
+    }
+
+    /// Hands the watcher's connection its next events, until `take` breaks. What is left is
+    /// announced again, behind what others have.
+    pub fn follow(self: &Arc<Self>, take: impl FnMut(Event<'_>) -> ControlFlow<()>) {
+        self.announced.store(false, Ordering::Release);
+        let mut state = self.lock();
+        let had_room = state.log.has_room();
+        let more = state.log.follow(take);
+        let has_room = state.log.has_room();
+        drop(state);
+        if has_room && !had_room {
+            self.actor.wake();
+        }
+        if more && !self.announced.swap(true, Ordering::AcqRel) {
+            self.watcher.changed(self);
+        }
+    }
+
+    /// Reads retained output; waits up to `wait` while there is nothing to say.
+    pub async fn read<T>(
+        &self,
+        after_seq: u64,
+        bytes_max: Option<u64>,
+        wait: Duration,
+        mut take: impl FnMut(u64, Stream, &[u8]) -> T,
+    ) -> (Vec<T>, ReadPage, LogState) {
+        self.wait_until(wait, |log| log.readable(after_seq)).await;
+        let mut state = self.lock();
+        let mut chunks = Vec::new();
+        let page = state.log.read(after_seq, bytes_max, |seq, stream, data| {
+            chunks.push(take(seq, stream, data));
+        });
+        (chunks, page, state.log.state())
+    }
+
+    /// Waits until the process has closed; false when the time ran out before.
+    pub async fn wait_closed(&self, wait: Option<Duration>) -> bool {
+        self.wait_until(wait.unwrap_or(Duration::MAX), |log| log.state().closed).await
+    }
+
+    async fn wait_until(&self, wait: Duration, done: impl Fn(&OutputLog) -> bool) -> bool {
+        let grown = self.grown.notified();
+        tokio::pin!(grown);
+        // Listening begins before the first look, so that no growth falls between the two.
+        grown.as_mut().enable();
+        if done(&self.lock().log) {
+            return true;
+        }
+        if wait.is_zero() {
+            return false;
+        }
+        // A wait that does not fit the clock is for ever.
+        let until = tokio::time::Instant::now().checked_add(wait);
+        loop {
+            match until {
+                Some(until) => {
+                    if tokio::time::timeout_at(until, grown.as_mut()).await.is_err() {
+                        return done(&self.lock().log);
+                    }
+                }
+                None => grown.as_mut().await,
+            }
+            grown.set(self.grown.notified());
+            grown.as_mut().enable();
+            if done(&self.lock().log) {
+                return true;
+            }
+        }
+    }
+
+    /// Beginning and end of one stream, and how many bytes are missing between them.
+    pub fn snapshot(&self, stream: Stream) -> (Vec<u8>, u64) {
+        self.lock().log.snapshot(stream)
+    }
+
+    /// Queues bytes for the child, in the order of the calls; waits while the queue is full.
+    pub async fn write(
+        &self,
+        data: Vec<u8>,
+        write_id: Option<WriteId>,
+    ) -> Result<WriteStatus, Error> {
+        if let Some(status) = self.settled_write(write_id.as_ref())? {
+            return Ok(status);
+        }
+        let places = StdinQueue::places(data.len(), STDIN_PLACES);
+        let Ok(permit) = self.stdin_places.acquire_many(places).await else {
+            return Ok(WriteStatus::Accepted);
+        };
+        if let Some(status) = self.settled_write(write_id.as_ref())? {
+            return Ok(status);
+        }
+        permit.forget();
+        let mut state = self.lock();
+        if let Some(id) = write_id {
+            state.write_ids.insert(id, WRITE_IDS_MAX);
+        }
+        state.stdin_queue.push(data, places);
+        let (freed, blocked) = state.write_queued();
+        drop(state);
+        self.stdin_places.add_permits(freed as usize);
+        if blocked {
+            self.actor.wake();
+        }
+        Ok(WriteStatus::Accepted)
+    }
+
+    /// The answer to a write that need not be queued.
+    fn settled_write(&self, write_id: Option<&WriteId>) -> Result<Option<WriteStatus>, Error> {
+        let state = self.lock();
+        if matches!(state.stdin, Stdin::Never) {
+            return Ok(Some(WriteStatus::StdinClosed));
+        }
+        if write_id.is_some_and(|id| state.write_ids.contains(id)) {
+            return Ok(Some(WriteStatus::Accepted));
+        }
+        if state.ending == Ending::Killed {
+            return Err(Error::WriteAfterTerminate);
+        }
+        Ok(None)
+    }
+
+    /// Lets a piped child see the end of its input once everything queued is written.
+    pub fn close_stdin(&self) -> WriteStatus {
+        let mut state = self.lock();
+        if matches!(state.stdin, Stdin::Never) {
+            return WriteStatus::StdinClosed;
+        }
+        state.stdin_queue.close_when_empty();
+        let (freed, blocked) = state.write_queued();
+        drop(state);
+        self.stdin_places.add_permits(freed as usize);
+        if blocked {
+            self.actor.wake();
+        }
+        WriteStatus::Accepted
+    }
+
+    /// Changes the terminal's size.
+    pub fn resize(&self, size: TerminalSize) -> Result<(), Error> {
+        let state = self.lock();
+        match (&state.stdin, self.is_terminal()) {
+            (Stdin::Open(master), true) => {
+                sys::set_window_size(master.as_fd(), size.rows, size.cols).map_err(Error::Signal)
+            }
+            _ => Err(Error::NoTerminal),
+        }
+    }
+
+    /// SIGINT to the process group, if the process runs.
+    pub fn interrupt(&self) -> Result<(), Error> {
+        let state = self.lock();
+        if state.reaped {
+            return Ok(());
+        }
+        sys::signal_group(self.pid, libc::SIGINT).map_err(Error::Signal)
+    }
+
+    /// Kills every descendant at once. False when the process has exited; then nothing is done.
+    pub fn terminate(&self) -> bool {
+        let mut state = self.lock();
+        if state.log.state().exit.is_some() {
+            return false;
+        }
+        state.kill(self.pid);
+        drop(state);
+        self.actor.wake();
+        true
+    }
+
+    /// SIGTERM to the group, and SIGKILL to every descendant when the process has exited or the
+    /// time is up.
+    pub fn terminate_gracefully(&self, grace: Duration) -> bool {
+        let mut state = self.lock();
+        if state.log.state().exit.is_some() {
+            return false;
+        }
+        if state.ending == Ending::No && !state.reaped {
+            state.ending = Ending::Graceful(grace);
+            // Nobody in the group left to signal: the exit is about to be seen.
+            sys::signal_group(self.pid, libc::SIGTERM).ok();
+        }
+        drop(state);
+        self.actor.wake();
+        true
+    }
+
+    /// Kills what is left of the process, also what outlived its exit.
+    pub fn kill_remains(&self) {
+        let mut state = self.lock();
+        if state.group.is_some() {
+            state.kill(self.pid);
+        }
+        drop(state);
+        self.actor.wake();
+    }
+
+    /// Whether descendants are still alive; if not, gives the group back.
+    pub fn release_group(&self) -> bool {
+        let mut state = self.lock();
+        if state.group.as_ref().is_some_and(|group| group.is_empty()) {
+            state.group = None;
+        }
+        state.group.is_none()
+    }
+}
+
+impl State {
+    /// SIGKILL to the process group now, and to every other descendant.
+    pub(crate) fn kill(&mut self, pid: i32) {
+        self.ending = Ending::Killed;
+        if !self.reaped {
+            // Gone already: then there is nothing to kill.
+            sys::signal_group(pid, libc::SIGKILL).ok();
+        }
+        let Some(group) = self.group.clone() else { return };
+        if group.mechanism().is_instant() {
+            if let Err(error) = group.kill() {
+                tracing::warn!(%error, pid, "cannot kill the descendants");
+            }
+        } else {
+            // Looks through all processes of the machine, which takes milliseconds.
+            tokio::task::spawn_blocking(move || {
+                if let Err(error) = group.kill() {
+                    tracing::warn!(%error, pid, "cannot kill the descendants");
+                }
+            });
+        }
+    }
+
+    /// Writes what the child takes now. Returns the places that became free, and whether the rest
+    /// has to wait for the child.
+    pub(crate) fn write_queued(&mut self) -> (u32, bool) {
+        let mut freed = 0;
+        let Stdin::Open(target) = &self.stdin else {
+            return (self.stdin_queue.discard(), false);
+        };
+        while let Some(data) = self.stdin_queue.front() {
+            match sys::write(target.as_fd(), data) {
+                Ok(bytes) => freed += self.stdin_queue.wrote(bytes),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    return (freed, true);
+                }
+                // The child closed its end: what is written now vanishes, as it would in a pipe.
+                Err(_) => {
+                    freed += self.stdin_queue.discard();
+                    self.stdin = Stdin::Gone;
+                    return (freed, false);
+                }
+            }
+        }
+        if self.stdin_queue.should_close() {
+            self.stdin = Stdin::Gone;
+        }
+        (freed, false)
+    }
+}
+
+fn json_string(text: &str) -> Box<str> {
+    serde_json::to_string(text).expect("a string always encodes").into()
+}
