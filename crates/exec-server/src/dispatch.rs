@@ -1,0 +1,127 @@
+//! From a method's name to its handler. Parameters are decoded and results encoded here, in no
+//! handler.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+
+use exec_protocol::jsonrpc::{self, RequestId, RpcError};
+use exec_protocol::methods::{self, Method, MethodInfo};
+use serde_json::value::RawValue;
+
+use crate::error::Error;
+use crate::server::Server;
+use crate::session::Session;
+use crate::{environment, fs, process};
+
+/// Whom a handler works for.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    pub(crate) server: Arc<Server>,
+    pub(crate) session: Arc<Session>,
+    /// Whether this connection is pushed the session's notifications.
+    pub(crate) owner: bool,
+    /// Whether the client asked for `process/started` and `process/failed`.
+    pub(crate) lifecycle: bool,
+}
+
+/// A request being worked on; yields the encoded answer.
+pub(crate) type Answer = Pin<Box<dyn Future<Output = Vec<u8>> + Send>>;
+
+type Prepare = Box<dyn Fn(RequestId, Option<&RawValue>) -> Result<Ready, Error> + Send + Sync>;
+
+/// A request whose parameters are decoded and that only lacks its caller.
+pub(crate) type Ready = Box<dyn FnOnce(Caller) -> Answer + Send>;
+
+/// What the server knows of one method.
+pub(crate) struct Route {
+    pub(crate) info: &'static MethodInfo,
+    pub(crate) prepare: Prepare,
+}
+
+/// All routes, by name.
+#[derive(Default)]
+pub(crate) struct Routes(HashMap<&'static str, Route>);
+
+impl Routes {
+    fn on<M, F>(mut self, handler: fn(Caller, M::Params) -> F) -> Self
+    where
+        M: Method,
+        F: Future<Output = Result<M::Result, Error>> + Send + 'static,
+    {
+        let prepare: Prepare = Box::new(move |id, params| {
+            let params = jsonrpc::decode_params::<M::Params>(params).map_err(Error::Params)?;
+            Ok(Box::new(move |caller| {
+                Box::pin(async move {
+                    let result = handler(caller, params).await;
+                    encode(&id, result)
+                })
+            }))
+        });
+        self.0.insert(M::NAME, Route { info: M::INFO, prepare });
+        self
+    }
+
+    pub(crate) fn get(&self, method: &str) -> Option<&Route> {
+        self.0.get(method)
+    }
+}
+
+/// The answer to a request, as text.
+pub(crate) fn encode<R: serde::Serialize>(id: &RequestId, result: Result<R, Error>) -> Vec<u8> {
+    let mut text = Vec::with_capacity(128);
+    let error = match result {
+        Ok(result) => match jsonrpc::encode_response(&mut text, id, &result) {
+            Ok(()) => return text,
+            Err(error) => {
+                tracing::error!(%error, "cannot encode a result");
+                Error::Internal
+            }
+        },
+        Err(error) => error,
+    };
+    text.clear();
+    jsonrpc::encode_error(&mut text, id, &RpcError::from(&error));
+    text
+}
+
+/// The server's routes. `initialize` is not among them: it changes the connection itself.
+pub(crate) fn routes() -> &'static Routes {
+    static ROUTES: OnceLock<Routes> = OnceLock::new();
+    ROUTES.get_or_init(|| {
+        Routes::default()
+            .on::<methods::EnvironmentInfoGet, _>(environment::info)
+            .on::<methods::EnvironmentStatusGet, _>(environment::status)
+            .on::<methods::ProcessStart, _>(process::start)
+            .on::<methods::ProcessRead, _>(process::read)
+            .on::<methods::ProcessWrite, _>(process::write)
+            .on::<methods::ProcessSignal, _>(process::signal)
+            .on::<methods::ProcessTerminate, _>(process::terminate)
+            .on::<methods::ProcessCloseStdin, _>(process::close_stdin)
+            .on::<methods::ProcessResize, _>(process::resize)
+            .on::<methods::ProcessWait, _>(process::wait)
+            .on::<methods::ProcessSnapshot, _>(process::snapshot)
+            .on::<methods::ProcessList, _>(process::list)
+            .on::<methods::FsGetMetadata, _>(fs::get_metadata)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exec_protocol::methods::Family;
+
+    #[test]
+    fn every_method_is_routed() {
+        let mut routed: Vec<&str> = routes().0.keys().copied().collect();
+        let mut declared: Vec<&str> = methods::REQUESTS
+            .iter()
+            .filter(|info| info.family != Family::Handshake)
+            .map(|info| info.name)
+            .collect();
+        routed.sort_unstable();
+        declared.sort_unstable();
+        assert_eq!(routed, declared);
+    }
+}

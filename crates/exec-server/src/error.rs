@@ -1,0 +1,101 @@
+//! What a handler can say went wrong, and the one place that knows the codes.
+
+use exec_protocol::id::ProcessId;
+use exec_protocol::jsonrpc::{RpcError, code};
+use exec_protocol::path_uri::PathUriError;
+
+/// Why a request was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("exec-server stub does not implement `{0}` yet")]
+    NoSuchMethod(String),
+    #[error("{0}")]
+    Params(String),
+    #[error("client must call initialize before using {0} methods")]
+    NotInitialized(&'static str),
+    #[error("client must send initialized before using {0} methods")]
+    NotConfirmed(&'static str),
+    #[error("initialize may only be sent once per connection")]
+    InitializedTwice,
+    #[error("unknown session id {0}")]
+    UnknownSession(String),
+    #[error("session {0} is already attached to another connection")]
+    SessionAttached(String),
+    #[error("session has been resumed by another connection")]
+    TakenOver,
+    #[error("too many sessions")]
+    TooManySessions,
+    #[error("argv must not be empty")]
+    EmptyArgv,
+    #[error("cwd URI `{uri}` is not valid on this exec-server host: {source}")]
+    ForeignCwd { uri: String, source: PathUriError },
+    #[error("sandbox intent cannot be enforced on this executor")]
+    CannotConfine,
+    #[error("native MXC is unavailable on this executor")]
+    NoMxc,
+    #[error("network proxy intent cannot be enforced on this executor")]
+    CannotProxy,
+    #[error("process start mode `{0}` is not allowed by this executor")]
+    ModeNotAllowed(&'static str),
+    #[error("too many processes")]
+    TooManyProcesses,
+    #[error("process {0} already exists")]
+    ProcessExists(ProcessId),
+    #[error("unknown process id {0}")]
+    UnknownProcess(ProcessId),
+    #[error("process {0} has no terminal")]
+    NoTerminal(ProcessId),
+    #[error("process {0} has a terminal; write 0x04 to end its input")]
+    TerminalHasNoEof(ProcessId),
+    #[error("terminal size must be at least 1 by 1")]
+    NoSize,
+    #[error(transparent)]
+    Process(#[from] exec_process::Error),
+    #[error(transparent)]
+    ForeignPath(#[from] PathUriError),
+    #[error("followSymlinks: false is not supported by this executor yet")]
+    NoFollowUnsupported,
+    #[error(transparent)]
+    File(#[from] exec_fs::Error),
+    #[error("the answer does not fit a message")]
+    AnswerTooLarge,
+    #[error("internal error")]
+    Internal,
+}
+
+impl From<&Error> for RpcError {
+    fn from(error: &Error) -> Self {
+        let code = match error {
+            Error::NoSuchMethod(_) => code::METHOD_NOT_FOUND,
+            Error::Params(_)
+            | Error::EmptyArgv
+            | Error::ForeignCwd { .. }
+            | Error::CannotConfine
+            | Error::NoMxc
+            | Error::CannotProxy
+            | Error::NoSize => code::INVALID_PARAMS,
+            Error::NotInitialized(_)
+            | Error::NotConfirmed(_)
+            | Error::InitializedTwice
+            | Error::UnknownSession(_)
+            | Error::TakenOver
+            | Error::TooManySessions
+            | Error::ModeNotAllowed(_)
+            | Error::TooManyProcesses
+            | Error::ProcessExists(_)
+            | Error::UnknownProcess(_)
+            | Error::NoTerminal(_)
+            | Error::TerminalHasNoEof(_)
+            | Error::NoFollowUnsupported
+            | Error::ForeignPath(_) => code::INVALID_REQUEST,
+            Error::SessionAttached(_) => code::SESSION_ATTACHED,
+            Error::File(error) => match error.kind() {
+                exec_fs::ErrorKind::NotFound => code::NOT_FOUND,
+                exec_fs::ErrorKind::Invalid => code::INVALID_REQUEST,
+                exec_fs::ErrorKind::Other => code::INTERNAL,
+            },
+            Error::Process(_) | Error::AnswerTooLarge | Error::Internal => code::INTERNAL,
+        };
+        RpcError { code, message: error.to_string() }
+    }
+}

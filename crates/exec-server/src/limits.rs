@@ -1,0 +1,74 @@
+//! Every bound of the server, with its arithmetic. Handed down as arguments, so that tests can pass
+//! small ones.
+
+use std::time::Duration;
+
+use exec_process::log::LogLimits;
+use exec_protocol::limits::{MESSAGE_BYTES_MAX, RETAINED_BYTES, RETAINED_CHUNKS_MAX};
+
+/// Largest piece of output in one notification. A pipe holds as much.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Output of one process that may wait for a slow client before the child is slowed.
+const UNSENT_BYTES_MAX: usize = 256 << 10;
+
+// What is unsent is never dropped, so it has to be retained; one read may overshoot.
+const _: () = assert!(UNSENT_BYTES_MAX + CHUNK_BYTES <= RETAINED_BYTES);
+
+/// Beginning and end kept of each stream for `process/snapshot`.
+const SNAPSHOT_BYTES_MAX: usize = 256 << 10;
+
+/// A connection's outgoing bytes above which no more output is taken from the logs.
+pub(crate) const OUTPUT_HIGH_WATER: usize = 256 << 10;
+
+/// A connection's outgoing bytes that are worth a write of their own.
+pub(crate) const FLUSH_BYTES: usize = 128 << 10;
+
+/// A connection's outgoing bytes above which no more requests are read: the peer asks, but does
+/// not take the answers.
+pub(crate) const ANSWERS_HIGH_WATER: usize = 8 << 20;
+
+/// Requests of one connection that wait for a slot before no more are read.
+pub(crate) const WAITING_REQUESTS_MAX: usize = 1024;
+
+/// Notices of one session that wait to be sent, and are dropped beyond; they carry no data that
+/// could not be asked for.
+pub(crate) const NOTICES_MAX: usize = 1024;
+
+/// Requests a connection works on at once, in each of its two pools.
+pub const CONCURRENT_REQUESTS: usize = 128;
+
+/// Connections at once, those that still shake hands included.
+pub(crate) const CONNECTIONS_MAX: usize = 4096;
+
+/// Sessions at once, detached ones included.
+pub(crate) const SESSIONS_MAX: usize = 4096;
+
+/// How often an idle peer is asked for a sign of life.
+pub(crate) const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// How long a peer may send nothing at all, not even the answer to a ping.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(120);
+
+/// How long the owner of a session has to show life when somebody else wants to resume it.
+pub(crate) const TAKE_OVER_PROBE: Duration = Duration::from_secs(1);
+
+/// How long a closed process can still be read.
+pub(crate) const EVICT_AFTER: Duration = Duration::from_secs(30);
+
+/// How long a session outlives its connection.
+pub const DETACHED_LIFE: Duration = Duration::from_secs(30);
+
+/// The limits of one process's log, for a configured amount of retained output.
+pub(crate) fn log_limits(retained_bytes: usize) -> LogLimits {
+    LogLimits {
+        retained_bytes_max: retained_bytes,
+        retained_chunks_max: RETAINED_CHUNKS_MAX,
+        unsent_bytes_max: UNSENT_BYTES_MAX,
+        chunk_bytes_max: CHUNK_BYTES,
+        snapshot_bytes_max: SNAPSHOT_BYTES_MAX,
+    }
+}
+
+/// Most output that can be configured to be retained: all of it has to fit one answer.
+pub(crate) const RETAINED_BYTES_MAX: usize = (MESSAGE_BYTES_MAX - (8 << 20)) / 4 * 3;

@@ -1,0 +1,263 @@
+//! The `process/*` handlers. `start` is the only code that composes: environment, restrictions,
+//! spawn, table.
+
+use std::time::Duration;
+
+use exec_process::{Process, Spec, Stdio, env};
+use exec_protocol::bytes::Base64Bytes;
+use exec_protocol::id::ProcessId;
+use exec_protocol::jsonrpc::encode_notification;
+use exec_protocol::methods::{self, Notice};
+use exec_protocol::path_uri::PathUri;
+use exec_protocol::process::*;
+use exec_protocol::sandbox::WindowsSandboxLevel;
+use std::sync::Arc;
+
+use crate::dispatch::Caller;
+use crate::error::Error;
+use crate::limits::log_limits;
+use crate::session::SessionWatch;
+
+pub(crate) async fn start(caller: Caller, params: StartParams) -> Result<StartResult, Error> {
+    let process_id = params.process_id.clone();
+    let result = launch(&caller, params);
+    if caller.lifecycle && caller.owner {
+        match &result {
+            Ok(_) => notice::<methods::ProcessStarted>(&caller, &ProcessRef { process_id }),
+            Err(error) => notice::<methods::ProcessFailed>(
+                &caller,
+                &FailedParams { process_id, message: error.to_string() },
+            ),
+        }
+    }
+    result
+}
+
+fn notice<N: Notice>(caller: &Caller, params: &N::Params) {
+    let mut message = Vec::new();
+    match encode_notification(&mut message, N::NAME, params) {
+        Ok(()) => caller.session.outbox.notice(message),
+        Err(error) => tracing::error!(%error, "cannot encode a notification"),
+    }
+}
+
+/// Checks first, then claims the name, then starts; nothing is left behind by a failure.
+fn launch(caller: &Caller, params: StartParams) -> Result<StartResult, Error> {
+    if params.argv.is_empty() {
+        return Err(Error::EmptyArgv);
+    }
+    refuse_weaker(caller, &params)?;
+    let cwd = params
+        .cwd
+        .to_native()
+        .map_err(|source| Error::ForeignCwd { uri: params.cwd.as_str().to_owned(), source })?;
+    let process_id = params.process_id.clone();
+    let spec = Spec {
+        env: environment(&params),
+        stdio: stdio(&params)?,
+        argv: params.argv,
+        arg0: params.arg0,
+        cwd,
+    };
+    let server = &caller.server;
+    caller.session.table().claim(&process_id, server.config.processes_max)?;
+    let started = Process::start(
+        process_id.clone(),
+        spec,
+        log_limits(server.config.retained_output_bytes),
+        &server.containment,
+        Arc::new(SessionWatch(Arc::downgrade(&caller.session))),
+    );
+    let process = match started {
+        Ok(process) => process,
+        Err(error) => {
+            caller.session.table().release(&process_id);
+            return Err(error.into());
+        }
+    };
+    caller.session.adopt(&process)?;
+    Ok(StartResult { process_id, sandbox_type: Some(SandboxType::None) })
+}
+
+/// Never a weaker run: what cannot be enforced is refused before anything starts.
+fn refuse_weaker(caller: &Caller, params: &StartParams) -> Result<(), Error> {
+    if let Some(sandbox) = &params.sandbox {
+        if sandbox.windows_sandbox_level == WindowsSandboxLevel::Mxc {
+            return Err(Error::NoMxc);
+        }
+        if sandbox.restricts() || params.enforce_managed_network {
+            return Err(Error::CannotConfine);
+        }
+    }
+    if params.network_proxy.is_some() {
+        return Err(Error::CannotProxy);
+    }
+    let config = &caller.server.config;
+    match params.mode {
+        Some(StartMode::Direct) if !config.allow_direct_exec => {
+            Err(Error::ModeNotAllowed("direct"))
+        }
+        Some(StartMode::Prepared) if !config.allow_prepared_exec => {
+            Err(Error::ModeNotAllowed("prepared"))
+        }
+        // Without a mark a command counts as what it looks like.
+        None if !config.allow_direct_exec && params.env_policy.is_some() => {
+            Err(Error::ModeNotAllowed("direct"))
+        }
+        Some(StartMode::Direct | StartMode::Prepared) | None => Ok(()),
+    }
+}
+
+fn environment(params: &StartParams) -> env::Environment {
+    let metadata = params.metadata.clone().unwrap_or_default();
+    let thread = metadata.thread_id.map(|id| ("CODEX_THREAD_ID", id.to_string()));
+    let call = metadata.tool_call_id.map(|id| ("CODEX_TOOL_CALL_ID", id));
+    let late = thread.into_iter().chain(call);
+    let mut environment =
+        env::compute(std::env::vars_os(), params.env_policy.as_ref(), &params.env, late);
+    if params.tty {
+        environment
+            .entry("SHELL".into())
+            .or_insert_with(|| std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into()));
+    }
+    environment
+}
+
+fn stdio(params: &StartParams) -> Result<Stdio, Error> {
+    if !params.tty {
+        return Ok(Stdio::Pipes { stdin: params.pipe_stdin });
+    }
+    Ok(Stdio::Terminal(checked_size(params.size.unwrap_or_default())?))
+}
+
+fn checked_size(size: TerminalSize) -> Result<TerminalSize, Error> {
+    if size.rows == 0 || size.cols == 0 { Err(Error::NoSize) } else { Ok(size) }
+}
+
+fn known(caller: &Caller, id: &ProcessId) -> Result<Arc<Process>, Error> {
+    caller.session.process(id).ok_or_else(|| Error::UnknownProcess(id.clone()))
+}
+
+pub(crate) async fn read(caller: Caller, params: ReadParams) -> Result<ReadResult, Error> {
+    let process = known(&caller, &params.process_id)?;
+    let wait = Duration::from_millis(params.wait_ms.unwrap_or(0));
+    let after_seq = params.after_seq.unwrap_or(0);
+    let (chunks, page, state) = process
+        .read(after_seq, params.max_bytes, wait, |seq, stream, data| Chunk {
+            seq,
+            stream,
+            chunk: Base64Bytes(data.to_vec()),
+        })
+        .await;
+    Ok(ReadResult {
+        chunks,
+        next_seq: page.next_seq,
+        exited: state.exit.is_some(),
+        exit_code: state.exit.map(|exit| exit.code),
+        closed: state.closed,
+        failure: None,
+        sandbox_denied: state.exit.is_some_and(|exit| exit.sandbox_denied),
+        output_offset: Some(page.output_offset),
+    })
+}
+
+pub(crate) async fn write(caller: Caller, params: WriteParams) -> Result<WriteResult, Error> {
+    let Some(process) = caller.session.process(&params.process_id) else {
+        return Ok(WriteResult { status: WriteStatus::UnknownProcess });
+    };
+    Ok(WriteResult { status: process.write(params.chunk.0, params.write_id).await? })
+}
+
+pub(crate) async fn close_stdin(caller: Caller, params: ProcessRef) -> Result<WriteResult, Error> {
+    let Some(process) = caller.session.process(&params.process_id) else {
+        return Ok(WriteResult { status: WriteStatus::UnknownProcess });
+    };
+    if process.is_terminal() {
+        return Err(Error::TerminalHasNoEof(params.process_id));
+    }
+    Ok(WriteResult { status: process.close_stdin() })
+}
+
+pub(crate) async fn signal(caller: Caller, params: SignalParams) -> Result<Empty, Error> {
+    let Signal::Interrupt = params.signal;
+    if let Some(process) = caller.session.process(&params.process_id) {
+        process.interrupt()?;
+    }
+    Ok(Empty {})
+}
+
+pub(crate) async fn terminate(
+    caller: Caller,
+    params: TerminateParams,
+) -> Result<TerminateResult, Error> {
+    let process = caller.session.process(&params.process_id);
+    let running = process.is_some_and(|process| match params.mode {
+        Some(TerminateMode::Graceful { timeout_ms }) => {
+            process.terminate_gracefully(Duration::from_millis(timeout_ms))
+        }
+        Some(TerminateMode::Force) | None => process.terminate(),
+    });
+    Ok(TerminateResult { running })
+}
+
+pub(crate) async fn resize(caller: Caller, params: ResizeParams) -> Result<Empty, Error> {
+    let process = known(&caller, &params.process_id)?;
+    let size = checked_size(TerminalSize { rows: params.rows, cols: params.cols })?;
+    match process.resize(size) {
+        Err(exec_process::Error::NoTerminal) => Err(Error::NoTerminal(params.process_id)),
+        other => Ok(other.map(|()| Empty {})?),
+    }
+}
+
+pub(crate) async fn wait(caller: Caller, params: WaitParams) -> Result<WaitResult, Error> {
+    let process = known(&caller, &params.process_id)?;
+    let closed = process.wait_closed(params.timeout_ms.map(Duration::from_millis)).await;
+    let state = process.state();
+    Ok(WaitResult {
+        exited: state.exit.is_some(),
+        exit_code: state.exit.map(|exit| exit.code),
+        closed: state.closed,
+        timed_out: !closed,
+    })
+}
+
+pub(crate) async fn snapshot(caller: Caller, params: ProcessRef) -> Result<SnapshotResult, Error> {
+    let process = known(&caller, &params.process_id)?;
+    let (stdout, stdout_omitted) = process.snapshot(Stream::Stdout);
+    let (stderr, stderr_omitted) = process.snapshot(Stream::Stderr);
+    let (terminal, terminal_omitted) = process.snapshot(Stream::Pty);
+    let omitted_bytes = stdout_omitted + stderr_omitted + terminal_omitted;
+    let exit = process.state().exit;
+    Ok(SnapshotResult {
+        stdout_base64: Base64Bytes(stdout),
+        stderr_base64: Base64Bytes(stderr),
+        terminal_base64: Base64Bytes(terminal),
+        truncated: omitted_bytes > 0,
+        omitted_bytes,
+        exit_code: exit.map(|exit| exit.code),
+        running: exit.is_none(),
+    })
+}
+
+pub(crate) async fn list(caller: Caller, (): ()) -> Result<ListResult, Error> {
+    let mut all = caller.session.table().all();
+    all.sort_by(|a, b| a.id().cmp(b.id()));
+    let processes = all.iter().filter_map(|process| listed(process)).collect();
+    Ok(ListResult { processes })
+}
+
+fn listed(process: &Process) -> Option<ListedProcess> {
+    let state = process.state();
+    Some(ListedProcess {
+        process_id: process.id().clone(),
+        argv: process.spec().argv.clone(),
+        // It came from a URI, so it has one.
+        cwd: PathUri::from_native(&process.spec().cwd).ok()?,
+        tty: process.is_terminal(),
+        pid: process.pid(),
+        running: state.exit.is_none(),
+        exit_code: state.exit.map(|exit| exit.code),
+        closed: state.closed,
+        next_seq: state.next_seq,
+    })
+}

@@ -1,0 +1,94 @@
+//! What all connections share: configuration, containment, sessions.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use exec_process::sys::Containment;
+use exec_protocol::environment::EnvironmentInfo;
+use exec_transport::Connection;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::config::ExecServerConfig;
+use crate::connection;
+use crate::environment;
+use crate::error::Error;
+use crate::limits::SESSIONS_MAX;
+use crate::session::{Session, Sessions};
+
+/// An executor. Connections are handed to it with [`Server::serve_connection`]; when it is dropped
+/// or shut down, everything it started is killed.
+pub struct Server {
+    pub(crate) config: ExecServerConfig,
+    pub(crate) environment: EnvironmentInfo,
+    pub(crate) containment: Containment,
+    sessions: Mutex<Sessions>,
+    stop: watch::Sender<bool>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Server").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// An executor on this machine.
+    pub fn new(config: ExecServerConfig) -> Arc<Self> {
+        Self::with_containment(config, Containment::detect())
+    }
+
+    /// An executor that ends descendants in a given way.
+    pub fn with_containment(config: ExecServerConfig, containment: Containment) -> Arc<Self> {
+        Arc::new(Self {
+            config,
+            environment: environment::describe(containment.mechanism()),
+            containment,
+            sessions: Mutex::new(Sessions::default()),
+            stop: watch::Sender::new(false),
+        })
+    }
+
+    /// Speaks with one client until its connection ends. The session lives on for a while.
+    pub async fn serve_connection(self: &Arc<Self>, connection: Connection) {
+        connection::serve(self.clone(), connection).await;
+    }
+
+    /// Ends all connections and all sessions, kills every process, and returns when nothing that
+    /// this server started is left.
+    pub async fn shut_down(&self) {
+        self.stop.send_replace(true);
+        let sessions = self.sessions().all();
+        let processes: Vec<_> = sessions.iter().flat_map(|session| session.expire()).collect();
+        if !self.config.shutdown_grace.is_zero() {
+            let until = Instant::now() + self.config.shutdown_grace;
+            for process in &processes {
+                let left = until.saturating_duration_since(Instant::now());
+                process.wait_closed(Some(left)).await;
+            }
+        }
+        self.containment.kill_all();
+    }
+
+    pub(crate) fn stopped(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
+    }
+
+    pub(crate) fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn new_session(self: &Arc<Self>) -> Result<Arc<Session>, Error> {
+        let session = Session::new(uuid::Uuid::new_v4().to_string(), self);
+        self.sessions().insert(session.clone(), SESSIONS_MAX)?;
+        Ok(session)
+    }
+
+    pub(crate) fn session(&self, id: &str) -> Result<Arc<Session>, Error> {
+        self.sessions().get(id).ok_or_else(|| Error::UnknownSession(id.to_owned()))
+    }
+
+    /// Sessions alive now, detached ones included.
+    pub fn session_count(&self) -> usize {
+        self.sessions().all().len()
+    }
+}
