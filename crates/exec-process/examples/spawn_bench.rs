@@ -27,19 +27,9 @@ fn main() {
     println!("heap {heap_mib} MiB, {rounds} rounds, median (p90) in microseconds");
     println!("{:<34} {:>14} {:>14}", "", "until started", "until reaped");
 
-    // In turns, so that whatever else runs disturbs all alike.
-    let mut standard = (Vec::new(), Vec::new());
-    let mut ours = [const { (Vec::new(), Vec::new()) }; 3];
-    for _ in 0..rounds {
-        record(&mut standard, with_standard_library());
-        for (times, (_, containment)) in ours.iter_mut().zip(&contained) {
-            record(times, with_ours(containment));
-        }
-    }
-    show("std::process::Command", &mut standard);
-    for (times, (name, _)) in ours.iter_mut().zip(&contained) {
-        show(name, times);
-    }
+    start_and_wait("ordinary slice", rounds, &contained);
+    sys::shorten_time_slice().expect("a short slice is granted");
+    start_and_wait("short slice", rounds, &contained);
     println!("{:<34} {:>14} {:>14}", "", "kill", "until empty");
     for members in [1, 100] {
         for (name, containment) in &contained[..2] {
@@ -49,6 +39,22 @@ fn main() {
         }
     }
     drop(heap);
+}
+
+fn start_and_wait(slice: &str, rounds: usize, contained: &[(&str, Containment); 3]) {
+    let mut standard = (Vec::new(), Vec::new());
+    let mut ours = [const { (Vec::new(), Vec::new()) }; 3];
+    // In turns, so that whatever else runs disturbs all alike.
+    for _ in 0..rounds {
+        record(&mut standard, with_standard_library());
+        for (times, (_, containment)) in ours.iter_mut().zip(contained) {
+            record(times, with_ours(containment));
+        }
+    }
+    show(&format!("std::process, {slice}"), &mut standard);
+    for (times, (name, _)) in ours.iter_mut().zip(contained) {
+        show(&format!("{name}, {slice}"), times);
+    }
 }
 
 type Times = (Vec<Duration>, Vec<Duration>);

@@ -104,7 +104,9 @@ pub(crate) fn start(
         process.announce_closed();
         // The answer is on its way; tidying up can wait for it.
         tokio::task::yield_now().await;
-        process.release_group();
+        if process.releases_at_once() {
+            process.release_group();
+        }
     });
     Ok(())
 }
@@ -209,18 +211,17 @@ impl Actor {
     fn poll_stdin(&mut self, cx: &mut Context<'_>) {
         loop {
             let mut state = self.process.lock();
-            if state.stdin_queue.is_empty() && !state.stdin_queue.should_close() {
-                self.stdin = None;
-                return;
-            }
             let (freed, blocked) = state.write_queued();
             let target = match &state.stdin {
                 Stdin::Open(target) if blocked => Some(target.clone()),
-                _ => None,
+                Stdin::Open(_) | Stdin::Gone | Stdin::Never => None,
             };
             drop(state);
             self.process.stdin_places.add_permits(freed as usize);
-            let Some(target) = target else { continue };
+            let Some(target) = target else {
+                self.stdin = None;
+                return;
+            };
             if self.poll_writable(cx, target).is_pending() {
                 return;
             }

@@ -191,8 +191,10 @@ impl OutputLog {
 
     /// Whether more output may be read from the child now.
     pub fn has_room(&self) -> bool {
+        // Chunks count too: output of single bytes reaches that limit long before the other.
         self.follower.is_none_or(|follower| {
             self.written - follower.offset < self.limits.unsent_bytes_max as u64
+                && self.next_seq - follower.next_seq < self.limits.retained_chunks_max as u64
         })
     }
 

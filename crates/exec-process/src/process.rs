@@ -410,13 +410,20 @@ impl Process {
         self.actor.wake();
     }
 
-    /// Whether descendants are still alive; if not, gives the group back.
+    /// Gives the group back if no descendant is alive; false if one is. Looking may block for a
+    /// moment, see [`Process::releases_at_once`].
     pub fn release_group(&self) -> bool {
-        let mut state = self.lock();
-        if state.group.as_ref().is_some_and(|group| group.is_empty()) {
-            state.group = None;
+        let group = self.lock().group.clone();
+        let empty = group.is_none_or(|group| group.is_empty());
+        if empty {
+            self.lock().group = None;
         }
-        state.group.is_none()
+        empty
+    }
+
+    /// Whether there is nothing to give back, or it can be done without delaying anybody.
+    pub fn releases_at_once(&self) -> bool {
+        self.lock().group.as_ref().is_none_or(|group| group.mechanism().is_instant())
     }
 }
 

@@ -34,10 +34,6 @@ impl StdinQueue {
         self.pieces.push_back(Piece { data, written: 0, places });
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
-    }
-
     pub(crate) fn close_when_empty(&mut self) {
         self.closing = true;
     }

@@ -270,9 +270,15 @@ async fn memory_carries_lines_both_ways_through_a_small_buffer() {
     left.send(b"{}").unwrap();
     left.send(long.as_bytes()).unwrap();
     right.send(b"from the right").unwrap();
-    let (sent, received) = tokio::join!(left.next_message(), async {
+    let left_side = async {
+        left.flush().await.unwrap();
+        left.next_message().await
+    };
+    let (sent, received) = tokio::join!(left_side, async {
         let first = right.next_message().await.unwrap();
-        (first, right.next_message().await.unwrap())
+        let second = right.next_message().await.unwrap();
+        right.flush().await.unwrap();
+        (first, second)
     });
     assert_eq!(sent.unwrap().unwrap(), b"from the right");
     assert_eq!(received, (Some(b"{}".to_vec()), Some(long.into_bytes())));

@@ -49,7 +49,7 @@ async fn a_connection_at_rest_costs_less_than_8_kib() {
     let address = listener.local_addr().unwrap();
     let policy = AcceptPolicy::for_listener(address, WsAuth::None);
     let (url, options) = (format!("ws://{address}"), ConnectOptions::default());
-    let mut pairs: Vec<(Connection, Connection)> = Vec::with_capacity(PAIRS + 1);
+    let mut pairs: Vec<(Connection, Connection)> = Vec::new();
     let mut before = 0;
     for number in 0..=PAIRS {
         let (server, client) = tokio::join!(

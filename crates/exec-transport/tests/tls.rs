@@ -69,7 +69,8 @@ async fn an_unknown_certificate_is_refused() {
     let config = server_tls(&files.certificate, &files.key).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("wss://localhost:{}", listener.local_addr().unwrap().port());
-    let options = trusting(&make_files().certificate);
+    let others = make_files();
+    let options = trusting(&others.certificate);
     let (accepted, connected) = tokio::join!(
         async {
             let (stream, _) = listener.accept().await.unwrap();

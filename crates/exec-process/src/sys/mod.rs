@@ -21,8 +21,8 @@ mod linux;
 #[cfg(target_os = "linux")]
 pub use linux::{
     ChildStdio, ContainedGroup, Containment, ExitStatus, Mechanism, SpawnRequest, Spawned,
-    needs_reaping, read, reap_strangers, set_window_size, shorten_time_slice, signal_group, spawn,
-    try_wait, write,
+    descriptor_limit, needs_reaping, raise_descriptor_limit, read, reap_strangers, set_window_size,
+    shorten_time_slice, signal_group, spawn, try_wait, write,
 };
 
 #[cfg(not(target_os = "linux"))]

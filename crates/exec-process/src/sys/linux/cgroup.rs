@@ -18,9 +18,10 @@ use std::time::Instant;
 
 use super::clone;
 use super::dirents::{self, Dirents};
-use super::raw::{self, Errno};
+use super::raw::{self, Errno, raw_result};
 use super::signals::AllBlocked;
 use super::sweep::KILL_TIME_MAX;
+use super::wait;
 
 /// The name of a server's directory starts like this, and goes on with its pid and a random number.
 const PREFIX: &str = "exec-server-";
@@ -216,10 +217,10 @@ impl CgroupTree {
         // A kernel may kill it at birth, so its death alone proves nothing.
         let lived = sign_of_life.read_exact(&mut [0]);
         let killed = lived.and_then(|()| self.kill(number));
-        if killed.is_err() || !poll_end(child.pidfd.as_fd(), PROBE_WAIT_MS) {
-            send_kill(child.pidfd.as_fd());
+        if killed.is_err() || !wait::poll_end(child.pidfd.as_fd(), PROBE_WAIT_MS) {
+            wait::send_kill(child.pidfd.as_fd());
         }
-        super::wait::wait_for_end(child.pidfd.as_fd())?;
+        wait::wait_for_end(child.pidfd.as_fd())?;
         self.give_back(number, true);
         killed
     }
@@ -234,21 +235,6 @@ fn wait_for_kill(line: BorrowedFd<'_>) -> ! {
         // SAFETY: no descriptors, no time limit, no mask: waits for a signal.
         unsafe { raw::syscall(libc::SYS_ppoll, [0; 6]) }.ok();
     }
-}
-
-/// Waits until a process has ended, at most so many milliseconds.
-pub(super) fn poll_end(pidfd: BorrowedFd<'_>, wait_ms: c_int) -> bool {
-    let mut poll = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one valid pollfd.
-    unsafe { libc::poll(&raw mut poll, 1, wait_ms) > 0 }
-}
-
-/// Kills a process that ought to have ended.
-pub(super) fn send_kill(pidfd: BorrowedFd<'_>) {
-    let args = [pidfd.as_raw_fd() as usize, libc::SIGKILL as usize, 0, 0, 0, 0];
-    // It can only fail because the process has ended.
-    // SAFETY: without a siginfo the call takes numbers only.
-    unsafe { raw::syscall(libc::SYS_pidfd_send_signal, args) }.ok();
 }
 
 /// Writes to a `cgroup.kill`. Allocates and locks nothing.
@@ -323,10 +309,6 @@ fn make_dir(dir: c_int, path: &CStr) -> io::Result<()> {
 
 fn open_dir(dir: c_int, path: &CStr) -> io::Result<OwnedFd> {
     raw_result(raw::open_at(dir, path, libc::O_RDONLY | libc::O_DIRECTORY))
-}
-
-pub(super) fn raw_result<T>(result: Result<T, Errno>) -> io::Result<T> {
-    result.map_err(io::Error::from_raw_os_error)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::raw::{self, Errno};
-use super::{signals, tag};
+use super::{descriptors, signals, tag};
 
 /// TIOCSCTTY, in the width of a register.
 const TAKE_TERMINAL: usize = 0x540e;
@@ -26,6 +26,8 @@ pub(super) struct ChildPlan<'a> {
     pub(super) has_terminal: bool,
     pub(super) server_pid: i32,
     pub(super) tag: Option<u64>,
+    /// Its limit on descriptors, if not the server's.
+    pub(super) descriptor_limit: Option<[u64; 2]>,
     pub(super) reset_signals: u64,
     /// How far the child came, written by it: `NOT_RUN`, 0 when it went on to its program, or what
     /// went wrong.
@@ -66,6 +68,9 @@ fn prepare(plan: &ChildPlan<'_>) -> Result<(), Errno> {
     }
     if let Some(tag) = plan.tag {
         tag::wear(tag)?;
+    }
+    if let Some(limit) = plan.descriptor_limit {
+        descriptors::set(limit)?;
     }
     raw::change_dir(plan.cwd)?;
     // Marked, not closed: a failed exec still needs nothing of them, and exec closes them in one go.

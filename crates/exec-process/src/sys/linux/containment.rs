@@ -17,9 +17,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use super::cgroup::{CgroupTree, raw_result};
+use super::cgroup::CgroupTree;
 use super::cgroup_mount;
 use super::guardian::Guardian;
+use super::raw::raw_result;
 use super::sweep;
 use super::tag::{self, TagSpace, Tags};
 

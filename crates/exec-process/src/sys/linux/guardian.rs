@@ -12,9 +12,9 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use super::cgroup::{self, raw_result};
+use super::cgroup;
 use super::clone::{self, Cloned};
-use super::raw;
+use super::raw::{self, raw_result};
 use super::signals::AllBlocked;
 use super::sweep;
 use super::tag::TagSpace;
@@ -57,8 +57,8 @@ impl Drop for Guardian {
         // If it has been killed there is nobody to tell.
         self.line.write_all(b"q").ok();
         let pidfd = self.process.pidfd.as_fd();
-        if !cgroup::poll_end(pidfd, DISMISS_WAIT_MS) {
-            cgroup::send_kill(pidfd);
+        if !wait::poll_end(pidfd, DISMISS_WAIT_MS) {
+            wait::send_kill(pidfd);
         }
         // It has ended; a failure could only mean that somebody else reaped it.
         wait::wait_for_end(pidfd).ok();

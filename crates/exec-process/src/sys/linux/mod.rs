@@ -7,6 +7,7 @@
 
 mod child;
 mod clone;
+mod descriptors;
 mod latency;
 mod reap;
 mod signals;
@@ -24,6 +25,7 @@ mod sweep;
 mod tag;
 
 pub use containment::{ContainedGroup, Containment, Mechanism};
+pub use descriptors::{descriptor_limit, raise_descriptor_limit};
 pub use latency::shorten_time_slice;
 pub use reap::{needs_reaping, reap_strangers};
 pub use spawn::{SpawnRequest, Spawned, spawn};

@@ -5,10 +5,16 @@
 
 use std::arch::asm;
 use std::ffi::{CStr, c_int, c_long, c_uint};
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// An error number as the kernel gives it, positive.
 pub(super) type Errno = i32;
+
+/// The same result for the rest of the server.
+pub(super) fn raw_result<T>(result: Result<T, Errno>) -> io::Result<T> {
+    result.map_err(io::Error::from_raw_os_error)
+}
 
 /// Makes one system call.
 ///

@@ -17,7 +17,7 @@ use super::containment::{ContainedGroup, Containment};
 use super::raw::Errno;
 use super::signals::{self, AllBlocked};
 use super::stdio::{ChildStdio, ServerEnds, Stdio};
-use super::{reap, wait};
+use super::{descriptors, reap, wait};
 
 /// What to start.
 pub struct SpawnRequest<'a> {
@@ -80,6 +80,7 @@ pub fn spawn(request: &SpawnRequest<'_>) -> io::Result<Spawned> {
         has_terminal: stdio.has_terminal,
         server_pid: std::process::id().cast_signed(),
         tag: None,
+        descriptor_limit: descriptors::for_children(),
         reset_signals: 0,
         outcome: AtomicI32::new(child::NOT_RUN),
     };
@@ -177,6 +178,7 @@ mod tests {
             has_terminal: false,
             server_pid: std::process::id().cast_signed(),
             tag: None,
+            descriptor_limit: None,
             reset_signals: 0,
             outcome: AtomicI32::new(child::NOT_RUN),
         };

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::OnceLock;
 
-use super::raw;
+use super::raw::{self, raw_result};
 
 /// What the child gets as 0, 1 and 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,12 +109,12 @@ pub fn set_window_size(master: BorrowedFd<'_>, rows: u16, cols: u16) -> io::Resu
 /// Reads once from a server's end. Like [`write`] it goes to the kernel directly, with no file object
 /// in between, and never blocks.
 pub fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
-    raw::read(fd, buffer).map_err(io::Error::from_raw_os_error)
+    raw_result(raw::read(fd, buffer))
 }
 
 /// Writes once to a server's end.
 pub fn write(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    raw::write(fd, bytes).map_err(io::Error::from_raw_os_error)
+    raw_result(raw::write(fd, bytes))
 }
 
 /// `/dev/null` for reading, opened once. Shared by all children: it has no state.

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use super::reap;
+use super::{raw, reap};
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +41,21 @@ pub fn try_wait(pidfd: BorrowedFd<'_>) -> io::Result<Option<ExitStatus>> {
 /// Waits for a child that is known to be about to end.
 pub(super) fn wait_for_end(pidfd: BorrowedFd<'_>) -> io::Result<()> {
     reap::reaping(|| wait(pidfd, libc::__WALL)).map(drop)
+}
+
+/// Waits until a process has ended, at most so many milliseconds.
+pub(super) fn poll_end(pidfd: BorrowedFd<'_>, wait_ms: c_int) -> bool {
+    let mut poll = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one valid pollfd.
+    unsafe { libc::poll(&raw mut poll, 1, wait_ms) > 0 }
+}
+
+/// Kills a process that ought to have ended.
+pub(super) fn send_kill(pidfd: BorrowedFd<'_>) {
+    let args = [pidfd.as_raw_fd() as usize, libc::SIGKILL as usize, 0, 0, 0, 0];
+    // It can only fail because the process has ended.
+    // SAFETY: without a siginfo the call takes numbers only.
+    unsafe { raw::syscall(libc::SYS_pidfd_send_signal, args) }.ok();
 }
 
 fn wait(pidfd: BorrowedFd<'_>, options: c_int) -> io::Result<Option<(i32, ExitStatus)>> {
