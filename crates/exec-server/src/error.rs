@@ -21,8 +21,6 @@ pub(crate) enum Error {
     UnknownSession(String),
     #[error("session {0} is already attached to another connection")]
     SessionAttached(String),
-    #[error("session has been resumed by another connection")]
-    TakenOver,
     #[error("too many sessions")]
     TooManySessions,
     #[error("argv must not be empty")]
@@ -78,7 +76,6 @@ impl From<&Error> for RpcError {
             | Error::NotConfirmed(_)
             | Error::InitializedTwice
             | Error::UnknownSession(_)
-            | Error::TakenOver
             | Error::TooManySessions
             | Error::ModeNotAllowed(_)
             | Error::TooManyProcesses

@@ -194,9 +194,26 @@ impl Session {
                 // Whole seconds, so that a thousand short commands cost one wake-up.
                 tokio::time::sleep_until(due + Duration::from_secs(1)).await;
                 let Some(session) = session.upgrade() else { return };
-                next = session.table().evict(Instant::now());
+                let (due, forgotten) = session.table().evict(Instant::now());
+                session.keep_remains(forgotten).await;
+                next = due;
             }
         });
+    }
+
+    /// Lets go of forgotten processes, except those whose descendants live.
+    async fn keep_remains(&self, mut forgotten: Vec<Arc<Process>>) {
+        if forgotten.iter().all(|process| process.releases_at_once()) {
+            forgotten.retain(|process| !process.release_group());
+        } else {
+            let looking = tokio::task::spawn_blocking(move || {
+                forgotten.retain(|process| !process.release_group());
+                forgotten
+            });
+            forgotten = looking.await.unwrap_or_default();
+        }
+        let orphans = self.table().keep(forgotten);
+        end_all(&orphans, Duration::ZERO);
     }
 }
 

@@ -76,20 +76,29 @@ impl Table {
         self.evictions.len() == 1
     }
 
-    /// Forgets what is due; returns when the next one is.
-    pub(crate) fn evict(&mut self, now: Instant) -> Option<Instant> {
+    /// Forgets what is due; returns when the next one is, and those that may have living
+    /// descendants, which are to be looked for and kept with [`Table::keep`].
+    pub(crate) fn evict(&mut self, now: Instant) -> (Option<Instant>, Vec<Arc<Process>>) {
+        let mut forgotten = std::mem::take(&mut self.remains);
         while let Some((due, _)) = self.evictions.front()
             && *due <= now
         {
             if let Some((_, id)) = self.evictions.pop_front()
                 && let Some(Slot::Started(process)) = self.processes.remove(&id)
-                && !process.release_group()
             {
-                self.remains.push(process);
+                forgotten.push(process);
             }
         }
-        self.remains.retain(|process| !process.release_group());
-        self.evictions.front().map(|(due, _)| *due)
+        (self.evictions.front().map(|(due, _)| *due), forgotten)
+    }
+
+    /// Remembers processes with living descendants. Gives them back when the session has ended.
+    pub(crate) fn keep(&mut self, remains: Vec<Arc<Process>>) -> Vec<Arc<Process>> {
+        if self.ended {
+            return remains;
+        }
+        self.remains.extend(remains);
+        Vec::new()
     }
 
     /// Empties the table for good; nothing can be started after it.
