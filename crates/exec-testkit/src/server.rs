@@ -45,7 +45,7 @@ impl ServerUnderTest {
             // Looked at before stdout is read, so that a last line is never missed.
             let exited = self.child.try_wait()?;
             if let Some((line, _rest)) = self.stdout().split_once('\n') {
-                if !line.starts_with("ws://") {
+                if !line.starts_with("ws://") && !line.starts_with("wss://") {
                     bail!("the first line on stdout is {line:?}, not a ws:// URL");
                 }
                 return Ok(line.to_owned());
