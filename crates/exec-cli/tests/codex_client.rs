@@ -29,7 +29,7 @@ async fn play(detached: &str, scenario: impl AsyncFnOnce(&Scene<'_>) -> Result<(
     let codex = match codex_binary() {
         Ok(codex) => codex,
         Err(skip) => {
-            println!("{skip}");
+            exec_testkit::skip(skip.0);
             return Ok(());
         }
     };

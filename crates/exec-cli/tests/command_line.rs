@@ -1,5 +1,7 @@
 //! The binary as a person uses it: what it prints, what it returns, what it refuses.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -13,7 +13,7 @@ use anyhow::Context as _;
 /// The release that we are compatible with.
 pub const CODEX_VERSION: &str = "0.166.0";
 
-/// Why a test cannot run here. It prints `SKIPPED: <reason>` and returns.
+/// Why a test cannot run here. It hands the reason to [`skip`](crate::skip) and returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skip(pub String);
 

@@ -3,6 +3,8 @@
 //! Nothing in here uses our own transport or protocol crates: a test that spoke through the code it
 //! tests would agree with its mistakes.
 
+mod skip;
+
 pub mod peer;
 
 pub mod server;
@@ -20,3 +22,5 @@ pub mod tap;
 pub mod codex_exec;
 
 pub mod scenarios;
+
+pub use skip::skip;

@@ -39,6 +39,10 @@
 
 mod pattern;
 
+mod inbox;
+
+mod additive;
+
 mod conversation;
 
 mod replay;

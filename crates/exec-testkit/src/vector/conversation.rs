@@ -8,20 +8,12 @@ use futures_util::future::select_all;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::additive::Additive;
+use super::inbox::{Inbox, Kind, Rules};
 use super::pattern::{Bindings, base64_decode, expand, expand_sent, match_value};
 use super::replay::Suite;
 use super::{Action, Setup, Step, Vector};
 use crate::peer::{PATIENCE, RawPeer, Received};
-
-/// Members that our server adds to what the reference sends: the method, and where in its result
-/// or params. They are the only ones that may appear without being named in a pattern.
-const ADDITIVE: &[(&str, &str)] = &[
-    ("initialize", "/environmentInfo/containment"),
-    ("initialize", "/environmentInfo/capabilities/processControlV1"),
-    ("environment/info", "/containment"),
-    ("environment/info", "/capabilities/processControlV1"),
-    ("process/read", "/outputOffset"),
-];
 
 /// The error for a session that has a live connection.
 const STILL_ATTACHED: i32 = -32010;
@@ -54,7 +46,7 @@ where
         outcome.with_context(|| format!("line {number}"))?;
         lines.insert(current, line);
     }
-    lines.values().try_for_each(Line::check_rest)
+    lines.values().try_for_each(|line| line.inbox.check_rest())
 }
 
 /// Reads all these lines until one fails, so that none looks dead to a server that probes it.
@@ -66,29 +58,9 @@ async fn listen(lines: impl Iterator<Item = &mut Line>) -> anyhow::Error {
 /// A connection, and what has come over it so far.
 struct Line {
     peer: RawPeer,
-    suite: Suite,
-    /// Received, and not yet expected by any step.
-    inbox: Vec<Value>,
-    /// The next seq of each process, checked as messages arrive. `None` after `process/closed`.
-    next_seqs: HashMap<String, Option<u64>>,
-    /// Events that overtook earlier ones of their process.
-    early: Vec<Value>,
-    /// Whether this connection has seen each process from its start: not so after a resume.
-    from_start: bool,
-    /// The method of each request, by its id as text.
-    asked: HashMap<String, String>,
+    inbox: Inbox,
+    additive: Additive,
     closed: bool,
-}
-
-/// Which message a pattern is about.
-enum Kind {
-    Answer(Value),
-    /// A notification or a request of the server.
-    Method {
-        method: String,
-        process: Option<String>,
-    },
-    Anything,
 }
 
 impl Line {
@@ -100,16 +72,8 @@ impl Line {
         if vector.ready {
             peer.handshake().await?;
         }
-        Ok(Self {
-            peer,
-            suite,
-            inbox: Vec::new(),
-            next_seqs: HashMap::new(),
-            early: Vec::new(),
-            from_start,
-            asked: HashMap::new(),
-            closed: false,
-        })
+        let inbox = Inbox::new(Rules { from_start, in_order: suite.is_ours() });
+        Ok(Self { peer, inbox, additive: Additive::new(suite.is_ours()), closed: false })
     }
 
     async fn perform(&mut self, action: &Action, bindings: &mut Bindings) -> Result<()> {
@@ -142,11 +106,7 @@ impl Line {
     }
 
     async fn send(&mut self, text: &str) -> Result<()> {
-        if let Ok(request) = serde_json::from_str::<Value>(text)
-            && let Some(method) = request["method"].as_str()
-        {
-            self.asked.insert(request["id"].to_string(), method.to_owned());
-        }
+        self.additive.note(text);
         // What is sent to a server that has hung up is lost. That it has is for `<close` to say.
         self.peer.send_text(text).await.ok();
         Ok(())
@@ -162,7 +122,7 @@ impl Line {
             self.send(text).await?;
             let message = self.take(|message| answer.covers(message)).await?;
             if message["error"]["code"] != STILL_ATTACHED || Instant::now() > deadline {
-                self.inbox.push(message);
+                self.inbox.put_back(message);
                 return Ok(());
             }
             tokio::time::sleep(RESUME_INTERVAL).await;
@@ -171,19 +131,21 @@ impl Line {
 
     async fn expect(&mut self, pattern: &Value, bindings: &mut Bindings) -> Result<()> {
         let kind = Kind::of(pattern);
-        let mut message = self.take(|message| kind.covers(message)).await?;
-        self.remove_additive(pattern, &mut message);
-        match_value(pattern, &message, bindings).with_context(|| format!("received {message}"))
+        let message = self.take(|message| kind.covers(message)).await?;
+        match_value(pattern, &self.additive.without(pattern, &message), bindings)
+            .with_context(|| format!("received {message}"))
     }
 
     async fn expect_all(&mut self, patterns: &[Value], bindings: &mut Bindings) -> Result<()> {
         let mut missing: Vec<&Value> = patterns.iter().collect();
+        let additive = self.additive.clone();
         while !missing.is_empty() {
             let mut matched = None;
             self.take(|message| {
                 matched = missing.iter().position(|pattern| {
                     let mut trial = bindings.clone();
-                    let fits = match_value(pattern, message, &mut trial).is_ok();
+                    let message = additive.without(pattern, message);
+                    let fits = match_value(pattern, &message, &mut trial).is_ok();
                     if fits {
                         *bindings = trial;
                     }
@@ -225,7 +187,7 @@ impl Line {
     }
 
     async fn expect_quiet(&mut self, patience: Duration) -> Result<()> {
-        ensure!(self.inbox.is_empty(), "unread: {}", Value::from(self.inbox.clone()));
+        ensure!(self.inbox.is_empty(), "{}", self.inbox.describe());
         match self.peer.recv_within(patience).await? {
             Received::Nothing => Ok(()),
             Received::Closed => bail!("connection closed"),
@@ -238,21 +200,7 @@ impl Line {
         while !self.closed {
             self.receive(deadline).await.context("expected the connection to be closed")?;
         }
-        self.check_rest()
-    }
-
-    /// Nothing may be left over but the doings of processes that no step asked about.
-    fn check_rest(&self) -> Result<()> {
-        let is_event = |message: &Value| {
-            message["method"].as_str().is_some_and(|method| method.starts_with("process/"))
-        };
-        if let Some(message) = self.inbox.iter().find(|message| !is_event(message)) {
-            bail!("unexpected message {message}");
-        }
-        match self.early.first() {
-            Some(message) => bail!("a gap before {message}"),
-            None => Ok(()),
-        }
+        self.inbox.check_rest()
     }
 
     /// The first message that `chosen` accepts, waiting for it if it has not come yet.
@@ -260,20 +208,13 @@ impl Line {
         let deadline = Instant::now() + PATIENCE;
         let mut looked_at = 0;
         loop {
-            while let Some(message) = self.inbox.get(looked_at) {
-                if chosen(message) {
-                    return Ok(self.inbox.remove(looked_at));
-                }
-                looked_at += 1;
-            }
-            ensure!(!self.closed, "connection closed; {}", self.unread());
-            self.receive(deadline).await.with_context(|| self.unread())?;
+            looked_at = match self.inbox.take(looked_at, &mut chosen) {
+                Ok(message) => return Ok(message),
+                Err(length) => length,
+            };
+            ensure!(!self.closed, "connection closed; {}", self.inbox.describe());
+            self.receive(deadline).await.with_context(|| self.inbox.describe())?;
         }
-    }
-
-    fn unread(&self) -> String {
-        let inbox = Value::from(self.inbox.clone());
-        format!("unread: {inbox}; early: {}", Value::from(self.early.clone()))
     }
 
     async fn receive(&mut self, deadline: Instant) -> Result<()> {
@@ -296,63 +237,11 @@ impl Line {
 
     fn take_in(&mut self, received: Received) -> Result<()> {
         match received {
-            Received::Message(message) => self.admit(message)?,
+            Received::Message(message) => self.inbox.admit(message)?,
             Received::Closed => self.closed = true,
             Received::Nothing => {}
         }
         Ok(())
-    }
-
-    /// Puts a message into the inbox, events of a process in the order of their seqs: from 1,
-    /// without a gap, and nothing after `process/closed`. Our server sends them in that order; the
-    /// reference, rarely, lets `process/exited` overtake output.
-    fn admit(&mut self, message: Value) -> Result<()> {
-        let params = &message["params"];
-        let (Some(process), Some(seq)) = (params["processId"].as_str(), params["seq"].as_u64())
-        else {
-            self.inbox.push(message);
-            return Ok(());
-        };
-        let first = if self.from_start { 1 } else { seq };
-        let expected = self.next_seqs.get(process).copied().unwrap_or(Some(first));
-        let expected = expected.with_context(|| format!("after process/closed: {message}"))?;
-        if seq > expected && !self.suite.is_ours() {
-            self.early.push(message);
-            return Ok(());
-        }
-        ensure!(seq == expected, "expected seq {expected}: {message}");
-        let next = (message["method"] != "process/closed").then_some(seq + 1);
-        self.next_seqs.insert(process.to_owned(), next);
-        let is_next = |early: &Value| {
-            early["params"]["processId"] == process && early["params"]["seq"].as_u64() == next
-        };
-        let successor = self.early.iter().position(is_next);
-        self.inbox.push(message);
-        match successor {
-            Some(index) => {
-                let successor = self.early.remove(index);
-                self.admit(successor)
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn remove_additive(&self, pattern: &Value, message: &mut Value) {
-        let id = message["id"].to_string();
-        let (method, body) = match message["method"].as_str() {
-            Some(method) => (method.to_owned(), "params"),
-            None => (self.asked.get(&id).cloned().unwrap_or_default(), "result"),
-        };
-        for (_, pointer) in ADDITIVE.iter().filter(|(of, _)| self.suite.is_ours() && *of == method)
-        {
-            let (parent, member) = pointer.rsplit_once('/').expect("a pointer begins with a slash");
-            if pattern[body].pointer(pointer).is_none()
-                && let Some(body) = message.get_mut(body)
-                && let Some(Value::Object(members)) = body.pointer_mut(parent)
-            {
-                members.remove(member);
-            }
-        }
     }
 }
 
@@ -362,34 +251,6 @@ fn shortened(output: &[u8]) -> String {
     let omitted = output.len() - end.len();
     let end = String::from_utf8_lossy(end);
     if omitted == 0 { format!("{end:?}") } else { format!("{omitted} bytes and then {end:?}") }
-}
-
-impl Kind {
-    fn of(pattern: &Value) -> Self {
-        let literal =
-            |value: &Value| value.as_str().filter(|text| !text.starts_with('$')).map(str::to_owned);
-        match (literal(&pattern["method"]), &pattern["id"]) {
-            (Some(method), _) => {
-                Kind::Method { method, process: literal(&pattern["params"]["processId"]) }
-            }
-            (None, Value::String(id)) if id.starts_with('$') => Kind::Anything,
-            (None, Value::Null) => Kind::Anything,
-            (None, id) => Kind::Answer(id.clone()),
-        }
-    }
-
-    fn covers(&self, message: &Value) -> bool {
-        match self {
-            Kind::Answer(id) => message.get("method").is_none() && message["id"] == *id,
-            Kind::Method { method, process } => {
-                message["method"] == *method
-                    && process
-                        .as_ref()
-                        .is_none_or(|process| message["params"]["processId"] == process.as_str())
-            }
-            Kind::Anything => true,
-        }
-    }
 }
 
 #[cfg(test)]
