@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use exec_protocol::environment::{EnvironmentInfo, EnvironmentStatus};
 use exec_protocol::id::ProcessId;
 use exec_protocol::jsonrpc::code;
-use exec_protocol::methods::{EnvironmentInfoGet, EnvironmentStatusGet, Method, ProcessList};
+use exec_protocol::methods::{
+    EnvironmentInfoGet, EnvironmentStatusGet, Method, NoParams, ProcessList,
+};
 use exec_protocol::process::{ListResult, StartParams, StartResult};
 use exec_transport::{Connection, stdio};
 use serde::Serialize;
@@ -37,12 +39,12 @@ use crate::{ExecServerClientConnectOptions, ExecServerError};
 ///
 /// ```no_run
 /// use exec_client::{ExecServerClient, ExecServerClientConnectOptions};
-/// use exec_protocol::methods::EnvironmentInfoGet;
+/// use exec_protocol::methods::{EnvironmentInfoGet, NoParams};
 ///
 /// # async fn example() -> Result<(), exec_client::ExecServerError> {
 /// let options = ExecServerClientConnectOptions::default();
 /// let client = ExecServerClient::connect_websocket("ws://127.0.0.1:8080", options).await?;
-/// let info = client.call::<EnvironmentInfoGet>(()).await?;
+/// let info = client.call::<EnvironmentInfoGet>(NoParams {}).await?;
 /// println!("{} on {:?}", info.shell.name, info.platform_os);
 /// # Ok(())
 /// # }
@@ -200,7 +202,7 @@ impl ExecServerClient {
     /// # Errors
     /// As for [`ExecServerClient::call`].
     pub async fn environment_info(&self) -> Result<EnvironmentInfo, ExecServerError> {
-        self.call::<EnvironmentInfoGet>(()).await
+        self.call::<EnvironmentInfoGet>(NoParams {}).await
     }
 
     /// Shows that the executor lives.
@@ -208,7 +210,7 @@ impl ExecServerClient {
     /// # Errors
     /// As for [`ExecServerClient::call`].
     pub async fn environment_status(&self) -> Result<EnvironmentStatus, ExecServerError> {
-        self.call::<EnvironmentStatusGet>(()).await
+        self.call::<EnvironmentStatusGet>(NoParams {}).await
     }
 
     /// Lists the processes of the session. Codex cannot.
@@ -216,7 +218,7 @@ impl ExecServerClient {
     /// # Errors
     /// As for [`ExecServerClient::call`].
     pub async fn list(&self) -> Result<ListResult, ExecServerError> {
-        self.call::<ProcessList>(()).await
+        self.call::<ProcessList>(NoParams {}).await
     }
 
     /// Starts a process. Its events are kept for the handle from the very first on.

@@ -29,16 +29,21 @@ const NEVER: &[&str] = &[
 ];
 
 /// The environment of one child: the policy's view of `own` (nothing without a policy), overlaid
-/// with `overlay`, then with `late`, less what is never given.
+/// with `overlay`, then with `late` (which can also remove), less what is never given.
 pub fn compute(
     own: impl Iterator<Item = (OsString, OsString)>,
     policy: Option<&ExecEnvPolicy>,
     overlay: &BTreeMap<String, String>,
-    late: impl Iterator<Item = (&'static str, String)>,
+    late: impl Iterator<Item = (&'static str, Option<String>)>,
 ) -> Environment {
     let mut environment = policy.map_or_else(Environment::new, |policy| derive(own, policy));
     environment.extend(overlay.iter().map(|(name, value)| (name.into(), value.into())));
-    environment.extend(late.map(|(name, value)| (name.into(), value.into())));
+    for (name, value) in late {
+        match value {
+            Some(value) => environment.insert(name.into(), value.into()),
+            None => environment.remove(OsStr::new(name)),
+        };
+    }
     environment.retain(|name, _| !NEVER.iter().any(|never| name.eq_ignore_ascii_case(never)));
     environment
 }

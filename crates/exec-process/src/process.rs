@@ -46,6 +46,9 @@ pub struct Process {
     grown: Notify,
     /// Free places in the stdin queue, in the order in which writes came.
     pub(crate) stdin_places: Semaphore,
+    /// Held by the write whose turn it is: places alone would let a later one pass an earlier one
+    /// that has been given its places but has not run since.
+    stdin_turn: tokio::sync::Mutex<()>,
     /// Wakes the task that owns the child.
     pub(crate) actor: AtomicWaker,
 }
@@ -141,6 +144,7 @@ impl Process {
             watcher,
             grown: Notify::new(),
             stdin_places: Semaphore::new(STDIN_PLACES as usize),
+            stdin_turn: tokio::sync::Mutex::new(()),
             actor: AtomicWaker::new(),
             spec,
         });
@@ -298,6 +302,8 @@ impl Process {
         if let Some(status) = self.settled_write(write_id.as_ref())? {
             return Ok(status);
         }
+        // Unconstrained, so that it queues up when it is first polled and not some other time.
+        let _turn = tokio::task::unconstrained(self.stdin_turn.lock()).await;
         let places = StdinQueue::places(data.len(), STDIN_PLACES);
         let Ok(permit) = self.stdin_places.acquire_many(places).await else {
             return Ok(WriteStatus::Accepted);
@@ -326,8 +332,12 @@ impl Process {
         if matches!(state.stdin, Stdin::Never) {
             return Ok(Some(WriteStatus::StdinClosed));
         }
-        if write_id.is_some_and(|id| state.write_ids.contains(id)) {
+        let repeated = write_id.is_some_and(|id| state.write_ids.contains(id));
+        if repeated {
             return Ok(Some(WriteStatus::Accepted));
+        }
+        if state.stdin_queue.is_closing() {
+            return Ok(Some(WriteStatus::StdinClosed));
         }
         if state.ending == Ending::Killed {
             return Err(Error::WriteAfterTerminate);
@@ -335,8 +345,9 @@ impl Process {
         Ok(None)
     }
 
-    /// Lets a piped child see the end of its input once everything queued is written.
-    pub fn close_stdin(&self) -> WriteStatus {
+    /// Lets a piped child see the end of its input once every earlier write is written.
+    pub async fn close_stdin(&self) -> WriteStatus {
+        let _turn = tokio::task::unconstrained(self.stdin_turn.lock()).await;
         let mut state = self.lock();
         if matches!(state.stdin, Stdin::Never) {
             return WriteStatus::StdinClosed;

@@ -38,6 +38,11 @@ impl StdinQueue {
         self.closing = true;
     }
 
+    /// Whether the client has said that nothing more comes.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
     pub(crate) fn should_close(&self) -> bool {
         self.closing && self.pieces.is_empty()
     }

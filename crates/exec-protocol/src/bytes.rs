@@ -34,7 +34,11 @@ impl schemars::JsonSchema for Base64Bytes {
         "base64".into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({"type": "string", "format": "base64"})
+        schemars::json_schema!({
+            "type": "string",
+            "format": "base64",
+            "description": "Bytes, in standard base64 with padding.",
+        })
     }
 }
 

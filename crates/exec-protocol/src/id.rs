@@ -7,7 +7,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 /// The client's name for a process, unique within its session. Any string, also empty; never an
-/// operating-system pid. Cheap to clone.
+/// operating-system pid.
+// Cheap to clone: every event of a process carries it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(with = "String"))]

@@ -89,18 +89,20 @@ pub struct RpcError {
 
 /// Every error code of the protocol.
 pub mod code {
-    /// Malformed message, wrong state, duplicate or unknown handle, permission denied.
-    pub const INVALID_REQUEST: i64 = -32600;
-    /// No such method.
-    pub const METHOD_NOT_FOUND: i64 = -32601;
-    /// Parameters that do not decode, or decode to something unacceptable.
-    pub const INVALID_PARAMS: i64 = -32602;
-    /// Spawn failures and other errors of the operating system.
-    pub const INTERNAL: i64 = -32603;
-    /// No such file, no such file handle.
-    pub const NOT_FOUND: i64 = -32004;
-    /// The session to resume has a live connection.
-    pub const SESSION_ATTACHED: i64 = -32010;
+    crate::listed! { i64:
+        /// Malformed message, wrong state, duplicate or unknown handle, permission denied.
+        INVALID_REQUEST = -32600;
+        /// No such method.
+        METHOD_NOT_FOUND = -32601;
+        /// Parameters that do not decode, or decode to something unacceptable.
+        INVALID_PARAMS = -32602;
+        /// Spawn failures and other errors of the operating system.
+        INTERNAL = -32603;
+        /// No such file, no such file handle.
+        NOT_FOUND = -32004;
+        /// The session to resume has a live connection.
+        SESSION_ATTACHED = -32010;
+    }
 }
 
 /// W3C trace context, accepted and not interpreted.
@@ -118,25 +120,22 @@ struct Members<'a> {
     // Two layers, because a present `null` is a bad id and not an absent one.
     #[serde(default, deserialize_with = "present")]
     id: Option<RequestId>,
+    #[serde(default, deserialize_with = "present")]
     method: Option<String>,
     #[serde(borrow)]
     params: Option<&'a RawValue>,
     // `null` is a result like any other.
-    #[serde(borrow, default, deserialize_with = "present_raw")]
+    #[serde(borrow, default, deserialize_with = "present")]
     result: Option<&'a RawValue>,
     error: Option<RpcError>,
     #[serde(rename = "trace")]
     _trace: Option<W3cTraceContext>,
 }
 
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RequestId>, D::Error> {
-    RequestId::deserialize(deserializer).map(Some)
-}
-
-fn present_raw<'de, D: Deserializer<'de>>(
+fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
-) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 /// Reads one message. The error text is what the peer is told.
@@ -198,6 +197,10 @@ fn explain(error: &serde_json::Error) -> String {
         let names = ["u8", "u16", "u32", "u64", "i32", "i64", "usize"];
         expected.strip_prefix(", expected ").is_some_and(|name| names.contains(&name))
     };
+    // Valid JSON that is no enum at all: the parser has no better words.
+    if text == "expected value" {
+        return "invalid type: not a name, expected string or map".to_owned();
+    }
     if misfit.is_some_and(wants) {
         return "invalid number".to_owned();
     }
@@ -323,5 +326,6 @@ mod tests {
         assert_eq!(number("18446744073709551616"), "invalid number");
         assert_eq!(number("\"1\""), "invalid type: string \"1\", expected u64");
         assert_eq!(decode_params::<()>(None), Ok(()));
+        check(r#"{"id":1,"method":null}"#, "invalid type: null, expected a string");
     }
 }

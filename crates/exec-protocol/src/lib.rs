@@ -5,6 +5,18 @@
 //! Reading order: [`jsonrpc`] (one message), [`methods`] (what may be asked), then the parameters
 //! by area.
 
+/// Declares constants of one type, and the list `ALL` of their names, values and meanings.
+macro_rules! listed {
+    ($type:ty: $($(#[doc = $doc:literal])+ $name:ident = $value:expr;)+) => {
+        $($(#[doc = $doc])+ pub const $name: $type = $value;)+
+
+        /// Each of them: its name, its value, and what it means.
+        pub const ALL: &[(&str, $type, &str)] =
+            &[$((stringify!($name), $name, concat!($($doc, "\n"),+))),+];
+    };
+}
+pub(crate) use listed;
+
 pub mod limits;
 
 pub mod jsonrpc;

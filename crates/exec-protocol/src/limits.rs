@@ -1,24 +1,27 @@
 //! The bounds that both ends of the wire share. What only the server decides is in its own
 //! `limits.rs`.
 
-/// Largest message, over all its fragments.
-pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
+crate::listed! { usize:
+    /// Largest message, over all its fragments.
+    MESSAGE_BYTES_MAX = 64 << 20;
 
-/// JSON values in one message: every object, array, string, number, boolean and null counts one,
-/// keys do not.
-pub const JSON_VALUES_MAX: usize = 262_144;
+    /// JSON values in one message: every object, array, string, number, boolean and null counts one,
+    /// keys do not.
+    JSON_VALUES_MAX = 262_144;
 
-/// Containers open at once, the outer object included. `serde_json` stops at the 128th.
-pub const JSON_DEPTH_MAX: usize = 127;
+    /// Objects and arrays open at once, the outer object included.
+    // `serde_json` stops at the 128th.
+    JSON_DEPTH_MAX = 127;
 
-/// Output kept for each process, over both streams, unless the server is configured otherwise.
-pub const RETAINED_BYTES: usize = 1 << 20;
+    /// Output kept for each process, over both streams, unless the server is configured otherwise.
+    RETAINED_BYTES = 1 << 20;
 
-/// Output chunks kept for each process.
-pub const RETAINED_CHUNKS_MAX: usize = 50_000;
+    /// Output chunks kept for each process.
+    RETAINED_CHUNKS_MAX = 50_000;
 
-/// Accepted write ids remembered for each process.
-pub const WRITE_IDS_MAX: usize = 4096;
+    /// Accepted write ids remembered for each process.
+    WRITE_IDS_MAX = 4096;
+}
 
 // A page of retained chunks must be a message the peer may parse: a chunk is an object of three
 // members, so four values.

@@ -97,6 +97,44 @@ impl Family {
     }
 }
 
+/// The parameters of a method that has none: absent, `null` or an empty object.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NoParams {}
+
+impl Serialize for NoParams {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_unit()
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for NoParams {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Nothing;
+        impl<'de> serde::de::Visitor<'de> for Nothing {
+            type Value = NoParams;
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("unit")
+            }
+            fn visit_unit<E>(self) -> Result<NoParams, E> {
+                Ok(NoParams {})
+            }
+            fn visit_map<A: serde::de::MapAccess<'de>>(
+                self,
+                mut members: A,
+            ) -> Result<NoParams, A::Error> {
+                match members.next_key::<serde::de::IgnoredAny>()? {
+                    None => Ok(NoParams {}),
+                    Some(_) => {
+                        Err(serde::de::Error::invalid_type(serde::de::Unexpected::Map, &self))
+                    }
+                }
+            }
+        }
+        deserializer.deserialize_any(Nothing)
+    }
+}
+
 /// Which of a connection's two sets of slots a request takes. Control requests are short, and are
 /// what ends the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,10 +229,10 @@ methods! {
         InitializeParams => InitializeResult, Handshake, Ordinary, Codex;
     /// Tells what kind of machine the executor is and what it can do.
     EnvironmentInfoGet = "environment/info":
-        () => EnvironmentInfo, EnvironmentInfo, Control, Codex;
+        NoParams => EnvironmentInfo, EnvironmentInfo, Control, Codex;
     /// Answers, and so shows that the executor lives.
     EnvironmentStatusGet = "environment/status":
-        () => EnvironmentStatus, EnvironmentStatus, Control, Codex;
+        NoParams => EnvironmentStatus, EnvironmentStatus, Control, Codex;
     /// Starts a process. Its output follows as `process/output`, its end as `process/exited` and
     /// `process/closed`, all numbered by one counter without gaps.
     ProcessStart = "process/start":
@@ -221,13 +259,13 @@ methods! {
         ResizeParams => Empty, Exec, Control, Ours;
     /// Waits until the process has closed.
     ProcessWait = "process/wait":
-        WaitParams => WaitResult, Exec, Control, Ours;
+        WaitParams => WaitResult, Exec, Ordinary, Ours;
     /// Gives the beginning and the end of each stream in one answer.
     ProcessSnapshot = "process/snapshot":
         ProcessRef => SnapshotResult, Exec, Ordinary, Ours;
     /// Lists the processes of the session.
     ProcessList = "process/list":
-        () => ListResult, Exec, Control, Ours;
+        NoParams => ListResult, Exec, Control, Ours;
     /// Tells what a path names.
     FsGetMetadata = "fs/getMetadata":
         GetMetadataParams => Metadata, Filesystem, Ordinary, Codex;

@@ -14,7 +14,7 @@ use url::Url;
 /// Carries a path that has no faithful spelling as a URI, as base64url of its bytes.
 const UNFAITHFUL: &str = "file:///%00/bad/path/";
 
-/// A normalised `file:` URI.
+/// A path, as a normalised `file:` URI.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(with = "String"))]
@@ -66,7 +66,10 @@ impl PathUri {
         let foreign = || PathUriError::Foreign(self.0.clone());
         if let Some(text) = self.0.strip_prefix(UNFAITHFUL) {
             let bytes = base64_simd::URL_SAFE_NO_PAD.decode_to_vec(text).map_err(|_| foreign())?;
-            return native(bytes).ok_or_else(foreign);
+            // What has a spelling of its own must use it, or one file would have two names.
+            return native(bytes)
+                .filter(|path| drive_letter(path.as_os_str().as_bytes()))
+                .ok_or_else(foreign);
         }
         let rest = self.0.strip_prefix("file://").ok_or_else(foreign)?;
         // A host other than this machine; `localhost` is gone since normalisation.

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::path_uri::PathUri;
+use crate::path_uri::{PathUri, PathUriError};
 
 /// The `sandbox` member of a request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -42,6 +42,19 @@ pub struct SandboxContext {
 }
 
 impl SandboxContext {
+    /// The first path of an entry that cannot exist on this executor.
+    pub fn foreign_path(&self) -> Option<PathUriError> {
+        let Permissions::Managed { file_system: FileSystem::Restricted { entries, .. }, .. } =
+            &self.permissions
+        else {
+            return None;
+        };
+        entries.iter().find_map(|entry| match &entry.path {
+            EntryPath::Path { path } => path.to_native().err(),
+            EntryPath::GlobPattern { .. } | EntryPath::Special { .. } => None,
+        })
+    }
+
     /// Whether running without any sandbox would be weaker than this intent.
     pub fn restricts(&self) -> bool {
         match &self.permissions {

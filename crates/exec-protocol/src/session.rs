@@ -16,7 +16,7 @@ pub struct InitializeParams {
     /// What the client understands beyond the base protocol.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extensions: Vec<String>,
-    /// How to attach. An observer looks into a session that may belong to somebody else.
+    /// How to attach; as owner when absent. An observer looks into a session that may belong to somebody else.
     #[serde(default, skip_serializing_if = "Attach::is_owner")]
     pub attach: Attach,
 }

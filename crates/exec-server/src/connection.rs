@@ -30,6 +30,9 @@ use crate::session::ToConnection;
 use handshake::Handshake;
 use requests::Requests;
 
+/// Events of a busy connection after which it looks for other things than requests and output.
+const REST_EVERY: u32 = 64;
+
 /// Serves a connection until it ends, for whatever reason.
 pub(crate) async fn serve(server: Arc<Server>, transport: Connection) {
     let mut stopped = server.stopped();
@@ -45,7 +48,7 @@ pub(crate) async fn serve(server: Arc<Server>, transport: Connection) {
         from_session,
         stop,
         probes: Vec::new(),
-        output_turn: false,
+        turn: 0,
         tick: Box::pin(tokio::time::sleep(KEEPALIVE)),
     };
     let end = served.run().await;
@@ -62,8 +65,8 @@ struct Served {
     stop: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// Those who want to know whether the peer lives, and the bytes it had sent when they asked.
     probes: Vec<(u64, oneshot::Sender<()>)>,
-    /// Requests and output take turns.
-    output_turn: bool,
+    /// Requests and output take turns; the rest has one now and then.
+    turn: u32,
     /// Bytes received, and when they last grew.
     heard: (u64, Instant),
     tick: Pin<Box<Sleep>>,
@@ -116,12 +119,17 @@ impl Served {
         {
             return Poll::Ready(Event::End(error.into()));
         }
-        self.output_turn = !self.output_turn;
-        let event = if self.output_turn {
-            self.poll_output(cx).or_else(|| self.poll_requests(cx))
-        } else {
-            self.poll_requests(cx).or_else(|| self.poll_output(cx))
-        };
+        self.turn = self.turn.wrapping_add(1);
+        // Otherwise a peer that never pauses could neither be stopped nor asked for a sign of life.
+        let rest_first = self.turn.is_multiple_of(REST_EVERY);
+        let event = if rest_first { self.poll_rest(cx) } else { None };
+        let event = event.or_else(|| {
+            if self.turn.is_multiple_of(2) {
+                self.poll_output(cx).or_else(|| self.poll_requests(cx))
+            } else {
+                self.poll_requests(cx).or_else(|| self.poll_output(cx))
+            }
+        });
         if let Some(event) = event.or_else(|| self.poll_rest(cx)) {
             return Poll::Ready(event);
         }

@@ -7,16 +7,17 @@ use exec_process::sys::Mechanism;
 use exec_protocol::environment::{
     Capabilities, ContainmentInfo, EnvironmentInfo, EnvironmentStatus, Shell, Status,
 };
+use exec_protocol::methods::NoParams;
 use exec_protocol::path_uri::PathUri;
 
 use crate::dispatch::Caller;
 use crate::error::Error;
 
-pub(crate) async fn info(caller: Caller, (): ()) -> Result<EnvironmentInfo, Error> {
+pub(crate) async fn info(caller: Caller, _: NoParams) -> Result<EnvironmentInfo, Error> {
     Ok(caller.server.environment.clone())
 }
 
-pub(crate) async fn status(_: Caller, (): ()) -> Result<EnvironmentStatus, Error> {
+pub(crate) async fn status(_: Caller, _: NoParams) -> Result<EnvironmentStatus, Error> {
     Ok(EnvironmentStatus { status: Status::Ready })
 }
 

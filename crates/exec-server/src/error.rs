@@ -27,6 +27,8 @@ pub(crate) enum Error {
     EmptyArgv,
     #[error("cwd URI `{uri}` is not valid on this exec-server host: {source}")]
     ForeignCwd { uri: String, source: PathUriError },
+    #[error("invalid sandbox permission path URI: {0}")]
+    ForeignPermission(PathUriError),
     #[error("sandbox intent cannot be enforced on this executor")]
     CannotConfine,
     #[error("native MXC is unavailable on this executor")]
@@ -68,6 +70,7 @@ impl From<&Error> for RpcError {
             Error::Params(_)
             | Error::EmptyArgv
             | Error::ForeignCwd { .. }
+            | Error::ForeignPermission(_)
             | Error::CannotConfine
             | Error::NoMxc
             | Error::CannotProxy

@@ -7,7 +7,7 @@ use exec_process::{Process, Spec, Stdio, env};
 use exec_protocol::bytes::Base64Bytes;
 use exec_protocol::id::ProcessId;
 use exec_protocol::jsonrpc::encode_notification;
-use exec_protocol::methods::{self, Notice};
+use exec_protocol::methods::{self, NoParams, Notice};
 use exec_protocol::path_uri::PathUri;
 use exec_protocol::process::*;
 use exec_protocol::sandbox::WindowsSandboxLevel;
@@ -85,6 +85,9 @@ fn refuse_weaker(caller: &Caller, params: &StartParams) -> Result<(), Error> {
         if sandbox.windows_sandbox_level == WindowsSandboxLevel::Mxc {
             return Err(Error::NoMxc);
         }
+        if let Some(path) = sandbox.foreign_path() {
+            return Err(Error::ForeignPermission(path));
+        }
         if sandbox.restricts() || params.enforce_managed_network {
             return Err(Error::CannotConfine);
         }
@@ -109,10 +112,12 @@ fn refuse_weaker(caller: &Caller, params: &StartParams) -> Result<(), Error> {
 }
 
 fn environment(params: &StartParams) -> env::Environment {
-    let metadata = params.metadata.clone().unwrap_or_default();
-    let thread = metadata.thread_id.map(|id| ("CODEX_THREAD_ID", id.to_string()));
-    let call = metadata.tool_call_id.map(|id| ("CODEX_TOOL_CALL_ID", id));
-    let late = thread.into_iter().chain(call);
+    let metadata = params.metadata.as_ref();
+    // With metadata, only it says whose process this is; a call id never comes from elsewhere.
+    let thread =
+        metadata.map(|known| ("CODEX_THREAD_ID", known.thread_id.map(|id| id.to_string())));
+    let call = metadata.and_then(|known| known.tool_call_id.clone());
+    let late = thread.into_iter().chain([("CODEX_TOOL_CALL_ID", call)]);
     let mut environment =
         env::compute(std::env::vars_os(), params.env_policy.as_ref(), &params.env, late);
     if params.tty {
@@ -175,7 +180,7 @@ pub(crate) async fn close_stdin(caller: Caller, params: ProcessRef) -> Result<Wr
     if process.is_terminal() {
         return Err(Error::TerminalHasNoEof(params.process_id));
     }
-    Ok(WriteResult { status: process.close_stdin() })
+    Ok(WriteResult { status: process.close_stdin().await })
 }
 
 pub(crate) async fn signal(caller: Caller, params: SignalParams) -> Result<Empty, Error> {
@@ -239,7 +244,7 @@ pub(crate) async fn snapshot(caller: Caller, params: ProcessRef) -> Result<Snaps
     })
 }
 
-pub(crate) async fn list(caller: Caller, (): ()) -> Result<ListResult, Error> {
+pub(crate) async fn list(caller: Caller, _: NoParams) -> Result<ListResult, Error> {
     let mut all = caller.session.table().all();
     all.sort_by(|a, b| a.id().cmp(b.id()));
     let processes = all.iter().filter_map(|process| listed(process)).collect();

@@ -153,9 +153,13 @@ async fn open(
     to_me: mpsc::Sender<ToConnection>,
     params: InitializeParams,
 ) -> Result<Open, Error> {
-    let session = match &params.resume_session_id {
-        Some(id) => server.session(id)?,
-        None => server.new_session()?,
+    let session = match (&params.resume_session_id, params.attach) {
+        (Some(id), Attach::Owner | Attach::Observer) => server.session(id)?,
+        (None, Attach::Owner) => server.new_session()?,
+        // Nobody would own it, so nobody's leaving would end it.
+        (None, Attach::Observer) => {
+            return Err(Error::Params("an observer needs a `resumeSessionId`".to_owned()));
+        }
     };
     let attached = match params.attach {
         Attach::Owner => Attached::Owner(session.attach(to_me).await?),
