@@ -295,9 +295,12 @@ impl Output {
             };
             match sys::read(self.fd.get_ref().as_fd(), scratch) {
                 Ok(bytes) => {
-                    // A short read has emptied the pipe: the next one would only say so. Where
-                    // more came in between, the kernel reports it anew. The end of a stream is
-                    // reported once, so it must not be cleared away.
+                    // A short read has emptied the pipe, and the next one would only say so. What
+                    // comes later is reported anew, and the end of a stream is never cleared away.
+                    // A terminal reads short whenever it likes.
+                    if bytes > 0 && bytes < scratch.len() && self.stream != Stream::Pty {
+                        guard.clear_ready();
+                    }
                     return Poll::Ready(bytes);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => guard.clear_ready(),
