@@ -13,6 +13,43 @@
 //! are tested with seeds. `router.rs` puts them together without waiting for anything. `driver.rs`
 //! moves the bytes.
 
+//!
+//! # Example
+//!
+//! A client and an executor in one program; over a network only the connecting differs.
+//!
+//! ```
+//! use exec_client::{ExecServerClient, ExecServerClientConnectOptions};
+//! use exec_protocol::process::StartParams;
+//! use exec_server::{ExecServerConfig, Server};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = Server::new(ExecServerConfig::default());
+//! let (ours, theirs) = exec_transport::memory_pair(1 << 16);
+//! let serving = tokio::spawn({
+//!     let server = server.clone();
+//!     async move { server.serve_connection(theirs).await }
+//! });
+//!
+//! let client =
+//!     ExecServerClient::connect_in_memory(ours, ExecServerClientConnectOptions::default()).await?;
+//! let params: StartParams = serde_json::from_str(
+//!     r#"{"processId":"sort","argv":["/usr/bin/sort"],"cwd":"file:///","env":{},
+//!         "tty":false,"pipeStdin":true}"#,
+//! )?;
+//! let process = client.start(params).await?;
+//! let output = process.communicate(b"b\na\n").await?;
+//! assert_eq!(output.stdout, b"a\nb\n");
+//! assert_eq!(output.code, 0);
+//!
+//! client.close().await;
+//! server.shut_down().await;
+//! serving.await?;
+//! # Ok(())
+//! # }
+//! ```
+
 mod error;
 mod event;
 mod limits;

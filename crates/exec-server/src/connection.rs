@@ -7,6 +7,7 @@
 mod handshake;
 mod requests;
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::ops::ControlFlow;
 use std::pin::Pin;
@@ -22,7 +23,9 @@ use exec_transport::Connection;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep};
 
-use crate::limits::{ANSWERS_HIGH_WATER, FLUSH_BYTES, KEEPALIVE, OUTPUT_HIGH_WATER, SILENCE_MAX};
+use crate::limits::{
+    ANSWERS_HIGH_WATER, FLUSH_BYTES, KEEPALIVE, OUTPUT_HIGH_WATER, READ_AHEAD_BYTES, SILENCE_MAX,
+};
 use crate::outbox::Outgoing;
 use crate::server::Server;
 use crate::session::ToConnection;
@@ -49,6 +52,8 @@ pub(crate) async fn serve(server: Arc<Server>, transport: Connection) {
         stop,
         probes: Vec::new(),
         turn: 0,
+        ahead: VecDeque::new(),
+        ahead_bytes: 0,
         tick: Box::pin(tokio::time::sleep(KEEPALIVE)),
     };
     let end = served.run().await;
@@ -67,6 +72,10 @@ struct Served {
     probes: Vec<(u64, oneshot::Sender<()>)>,
     /// Requests and output take turns; the rest has one now and then.
     turn: u32,
+    /// Messages for which there is no room yet. They are read all the same, for a while: otherwise
+    /// neither the peer's pongs nor its end would be noticed while a long request is worked on.
+    ahead: VecDeque<Vec<u8>>,
+    ahead_bytes: usize,
     /// Bytes received, and when they last grew.
     heard: (u64, Instant),
     tick: Pin<Box<Sleep>>,
@@ -151,16 +160,26 @@ impl Served {
         if let Poll::Ready(answer) = self.requests.poll_answer(cx) {
             return Some(Event::Answer(answer));
         }
-        let room = self.transport.pending_output() < ANSWERS_HIGH_WATER;
-        if !room || !self.requests.has_room() || self.handshake.is_busy() {
-            return None;
+        let room = self.transport.pending_output() < ANSWERS_HIGH_WATER
+            && self.requests.has_room()
+            && !self.handshake.is_busy();
+        if room && let Some(message) = self.ahead.pop_front() {
+            self.ahead_bytes -= message.len();
+            return Some(Event::Message(message));
         }
-        match self.transport.poll_message(cx) {
-            Poll::Ready(Ok(Some(message))) => Some(Event::Message(message)),
-            Poll::Ready(Ok(None)) => Some(Event::End(End::PeerClosed)),
-            Poll::Ready(Err(error)) => Some(Event::End(error.into())),
-            Poll::Pending => None,
+        while room || self.ahead_bytes < READ_AHEAD_BYTES {
+            match self.transport.poll_message(cx) {
+                Poll::Ready(Ok(Some(message))) if room => return Some(Event::Message(message)),
+                Poll::Ready(Ok(Some(message))) => {
+                    self.ahead_bytes += message.len();
+                    self.ahead.push_back(message);
+                }
+                Poll::Ready(Ok(None)) => return Some(Event::End(End::PeerClosed)),
+                Poll::Ready(Err(error)) => return Some(Event::End(error.into())),
+                Poll::Pending => return None,
+            }
         }
+        None
     }
 
     fn poll_output(&mut self, cx: &mut Context<'_>) -> Option<Event> {

@@ -4,6 +4,22 @@
 //! `process`, `fs`, `environment` (the handlers, named like the methods), `session` (what outlives
 //! a connection), [`server`] (what they all share).
 
+//!
+//! # Embedding
+//!
+//! ```
+//! use exec_server::{ExecServerConfig, listen};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), listen::ListenError> {
+//! let (told, url) = tokio::sync::oneshot::channel();
+//! let announce = |url: &str| Ok(drop(told.send(url.to_owned())));
+//! // Serves until the future at the end is done; here as soon as it listens.
+//! let stop = async { assert!(url.await.is_ok_and(|url| url.starts_with("ws://127.0.0.1:"))) };
+//! listen::serve(listen::ListenOptions::default(), ExecServerConfig::default(), announce, stop).await
+//! # }
+//! ```
+
 pub mod config;
 pub mod limits;
 

@@ -31,6 +31,9 @@ pub(crate) const ANSWERS_HIGH_WATER: usize = 8 << 20;
 /// Requests of one connection that wait for a slot before no more are read.
 pub(crate) const WAITING_REQUESTS_MAX: usize = 1024;
 
+/// Requests, in bytes, that are read although there is no room for them.
+pub(crate) const READ_AHEAD_BYTES: usize = 1 << 20;
+
 /// Notices of one session that wait to be sent, and are dropped beyond; they carry no data that
 /// could not be asked for.
 pub(crate) const NOTICES_MAX: usize = 1024;

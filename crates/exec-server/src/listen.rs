@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use exec_process::sys::{needs_reaping, reap_strangers};
 use exec_transport::{
     AcceptPolicy, WsAuth, accept, accept_tls, process_stdio, server_tls, tune_tcp,
 };
@@ -110,11 +111,21 @@ pub async fn run_main(options: ListenOptions, config: ExecServerConfig) -> Resul
             _ = interrupt.recv() => {}
         }
     };
+    if needs_reaping() {
+        tokio::spawn(reap_orphans(on(SignalKind::child())?));
+    }
     let announce = |url: &str| {
         let mut stdout = io::stdout().lock();
         writeln!(stdout, "{url}").and_then(|()| stdout.flush())
     };
     serve(options, config, announce, stop).await
+}
+
+/// Orphans end up here when the server is init of its container; nobody else waits for them.
+async fn reap_orphans(mut ended: tokio::signal::unix::Signal) {
+    while ended.recv().await.is_some() {
+        reap_strangers(|_| false);
+    }
 }
 
 /// Serves until `stop` is done. `announce` is told the URL once connections are accepted; it is
