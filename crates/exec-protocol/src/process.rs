@@ -414,7 +414,7 @@ pub struct SnapshotResult {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ListResult {
-    /// Every process of the session that has not been evicted, by name.
+    /// Every process of the session that has not been evicted, by name; the first 8192.
     pub processes: Vec<ListedProcess>,
 }
 
@@ -425,7 +425,7 @@ pub struct ListResult {
 pub struct ListedProcess {
     /// The client's name for it.
     pub process_id: ProcessId,
-    /// What was started.
+    /// What was started; the first 16 arguments.
     pub argv: Vec<String>,
     /// Where.
     pub cwd: PathUri,

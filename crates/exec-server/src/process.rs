@@ -244,10 +244,18 @@ pub(crate) async fn snapshot(caller: Caller, params: ProcessRef) -> Result<Snaps
     })
 }
 
+/// Arguments that `process/list` shows of each process, so that a thousand processes with long
+/// command lines still make a message the peer may parse.
+const LISTED_ARGS_MAX: usize = 16;
+
+/// Processes that `process/list` shows: each is about ten values besides its arguments.
+const LISTED_MAX: usize = 8192;
+const _: () = assert!(LISTED_MAX * (LISTED_ARGS_MAX + 12) < exec_protocol::limits::JSON_VALUES_MAX);
+
 pub(crate) async fn list(caller: Caller, _: NoParams) -> Result<ListResult, Error> {
     let mut all = caller.session.table().all();
     all.sort_by(|a, b| a.id().cmp(b.id()));
-    let processes = all.iter().filter_map(|process| listed(process)).collect();
+    let processes = all.iter().take(LISTED_MAX).filter_map(|process| listed(process)).collect();
     Ok(ListResult { processes })
 }
 
@@ -255,7 +263,7 @@ fn listed(process: &Process) -> Option<ListedProcess> {
     let state = process.state();
     Some(ListedProcess {
         process_id: process.id().clone(),
-        argv: process.spec().argv.clone(),
+        argv: process.spec().argv.iter().take(LISTED_ARGS_MAX).cloned().collect(),
         // It came from a URI, so it has one.
         cwd: PathUri::from_native(&process.spec().cwd).ok()?,
         tty: process.is_terminal(),
