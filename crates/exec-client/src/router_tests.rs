@@ -1,3 +1,5 @@
+//! Tests of the router.
+
 use exec_protocol::process::Stream;
 use futures_util::FutureExt as _;
 use tokio::sync::Notify;

@@ -1,3 +1,5 @@
+//! Tests of order and gaps: tables, and a seeded simulation.
+
 use std::collections::VecDeque;
 
 use exec_protocol::bytes::Base64Bytes;

@@ -25,7 +25,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::Sleep;
 
 use crate::log::Exit;
-use crate::process::{Ending, Process, Stdin};
+use crate::process::Process;
+use crate::state::{Ending, Stdin};
 use crate::sys;
 
 /// One read, and so the largest chunk. As much as a pipe holds unless it is made larger.

@@ -13,6 +13,7 @@ mod actor;
 mod head_tail;
 pub mod log;
 pub mod process;
+mod state;
 mod stdin;
 
 pub use error::Error;

@@ -2,7 +2,7 @@
 //! it. The child itself belongs to the task in `actor.rs`.
 
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,8 +18,9 @@ use crate::env::Environment;
 use crate::error::Error;
 use crate::log::{Event, LogLimits, LogState, OutputLog, ReadPage};
 use crate::spec::{Spec, Stdio};
+use crate::state::{Ending, State, Stdin};
 use crate::stdin::{StdinQueue, WriteIds};
-use crate::sys::{self, ChildStdio, ContainedGroup, Containment};
+use crate::sys::{self, ChildStdio, Containment};
 
 /// Places in the queue to one child's stdin.
 pub(crate) const STDIN_PLACES: u32 = 128;
@@ -51,39 +52,6 @@ pub struct Process {
     stdin_turn: tokio::sync::Mutex<()>,
     /// Wakes the task that owns the child.
     pub(crate) actor: AtomicWaker,
-}
-
-pub(crate) struct State {
-    pub(crate) log: OutputLog,
-    pub(crate) stdin: Stdin,
-    pub(crate) stdin_queue: StdinQueue,
-    pub(crate) group: Option<Arc<ContainedGroup>>,
-    pub(crate) ending: Ending,
-    /// The child has been waited for: its number may belong to somebody else.
-    pub(crate) reaped: bool,
-    write_ids: WriteIds,
-}
-
-/// Where writes go.
-#[derive(Debug)]
-pub(crate) enum Stdin {
-    /// A pipe or a terminal.
-    Open(Arc<OwnedFd>),
-    /// Somebody closed it, or nobody reads: further bytes vanish.
-    Gone,
-    /// There never was one.
-    Never,
-}
-
-/// What has been asked about the end of a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// Nothing.
-    No,
-    /// SIGTERM is sent; SIGKILL to all follows after this time.
-    Graceful(Duration),
-    /// SIGKILL to all is sent.
-    Killed,
 }
 
 impl std::fmt::Debug for Process {
@@ -435,57 +403,6 @@ impl Process {
     /// Whether there is nothing to give back, or it can be done without delaying anybody.
     pub fn releases_at_once(&self) -> bool {
         self.lock().group.as_ref().is_none_or(|group| group.mechanism().is_instant())
-    }
-}
-
-impl State {
-    /// SIGKILL to the process group now, and to every other descendant.
-    pub(crate) fn kill(&mut self, pid: i32) {
-        self.ending = Ending::Killed;
-        if !self.reaped {
-            // Gone already: then there is nothing to kill.
-            sys::signal_group(pid, libc::SIGKILL).ok();
-        }
-        let Some(group) = self.group.clone() else { return };
-        if group.mechanism().is_instant() {
-            if let Err(error) = group.kill() {
-                tracing::warn!(%error, pid, "cannot kill the descendants");
-            }
-        } else {
-            // Looks through all processes of the machine, which takes milliseconds.
-            tokio::task::spawn_blocking(move || {
-                if let Err(error) = group.kill() {
-                    tracing::warn!(%error, pid, "cannot kill the descendants");
-                }
-            });
-        }
-    }
-
-    /// Writes what the child takes now. Returns the places that became free, and whether the rest
-    /// has to wait for the child.
-    pub(crate) fn write_queued(&mut self) -> (u32, bool) {
-        let mut freed = 0;
-        let Stdin::Open(target) = &self.stdin else {
-            return (self.stdin_queue.discard(), false);
-        };
-        while let Some(data) = self.stdin_queue.front() {
-            match sys::write(target.as_fd(), data) {
-                Ok(bytes) => freed += self.stdin_queue.wrote(bytes),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    return (freed, true);
-                }
-                // The child closed its end: what is written now vanishes, as it would in a pipe.
-                Err(_) => {
-                    freed += self.stdin_queue.discard();
-                    self.stdin = Stdin::Gone;
-                    return (freed, false);
-                }
-            }
-        }
-        if self.stdin_queue.should_close() {
-            self.stdin = Stdin::Gone;
-        }
-        (freed, false)
     }
 }
 
