@@ -33,6 +33,9 @@ use crate::session::ToConnection;
 use handshake::Handshake;
 use requests::Requests;
 
+/// What a message that waits costs besides its bytes, so that empty ones are bounded too.
+const AHEAD_OVERHEAD: usize = 64;
+
 /// Events of a busy connection after which it looks for other things than requests and output.
 const REST_EVERY: u32 = 64;
 
@@ -164,14 +167,14 @@ impl Served {
             && self.requests.has_room()
             && !self.handshake.is_busy();
         if room && let Some(message) = self.ahead.pop_front() {
-            self.ahead_bytes -= message.len();
+            self.ahead_bytes -= message.len() + AHEAD_OVERHEAD;
             return Some(Event::Message(message));
         }
         while room || self.ahead_bytes < READ_AHEAD_BYTES {
             match self.transport.poll_message(cx) {
                 Poll::Ready(Ok(Some(message))) if room => return Some(Event::Message(message)),
                 Poll::Ready(Ok(Some(message))) => {
-                    self.ahead_bytes += message.len();
+                    self.ahead_bytes += message.len() + AHEAD_OVERHEAD;
                     self.ahead.push_back(message);
                 }
                 Poll::Ready(Ok(None)) => return Some(Event::End(End::PeerClosed)),
