@@ -46,13 +46,16 @@ pub enum PathUriError {
 impl PathUri {
     /// The URI of an absolute native path.
     pub fn from_native(path: &Path) -> Result<Self, PathUriError> {
-        let bytes = path.as_os_str().as_bytes();
-        if drive_letter(bytes) {
+        let url =
+            Url::from_file_path(path).map_err(|()| url::ParseError::RelativeUrlWithoutBase)?;
+        // Asked of the URI, not of the path, which may begin with more than one slash. A reader
+        // would resolve `..` by itself, without asking the file system.
+        let resolved = url.path_segments().is_some_and(|mut parts| parts.any(|part| part == ".."));
+        if resolved || drive_letter(url.path().as_bytes()) {
+            let bytes = path.as_os_str().as_bytes();
             let text = base64_simd::URL_SAFE_NO_PAD.encode_to_string(bytes);
             return Ok(Self(format!("{UNFAITHFUL}{text}")));
         }
-        let url =
-            Url::from_file_path(path).map_err(|()| url::ParseError::RelativeUrlWithoutBase)?;
         Ok(Self(url.into()))
     }
 
@@ -67,9 +70,10 @@ impl PathUri {
         if let Some(text) = self.0.strip_prefix(UNFAITHFUL) {
             let bytes = base64_simd::URL_SAFE_NO_PAD.decode_to_vec(text).map_err(|_| foreign())?;
             // What has a spelling of its own must use it, or one file would have two names.
-            return native(bytes)
-                .filter(|path| drive_letter(path.as_os_str().as_bytes()))
-                .ok_or_else(foreign);
+            let unfaithful = |path: &PathBuf| {
+                Self::from_native(path).is_ok_and(|uri| uri.0.starts_with(UNFAITHFUL))
+            };
+            return native(bytes).filter(unfaithful).ok_or_else(foreign);
         }
         let rest = self.0.strip_prefix("file://").ok_or_else(foreign)?;
         // A host other than this machine; `localhost` is gone since normalisation.
