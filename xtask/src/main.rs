@@ -1,6 +1,7 @@
 //! The build's own tool, run as `cargo xtask <command>`: the whole gate, the checks that no compiler
 //! makes, and the documents that are written by a program.
 
+mod bench;
 mod ci;
 mod leftovers;
 
@@ -17,6 +18,8 @@ Usage: cargo xtask <command>
 Commands:
   ci                  everything below, formatting, lints, and all tests
   tidy                checks layers, licences, module docs, file sizes and forbidden words
+  bench               measures a release build and writes the tables of docs/performance.md;
+                      against codex too, where CODEX_BIN names it
   generate [--check]  writes docs/protocol.md; with --check only says whether it is fresh
 ";
 
@@ -26,6 +29,7 @@ fn main() -> ExitCode {
     let outcome = match *arguments.as_slice() {
         ["ci"] => ci::run(&root()),
         ["tidy"] => tidy::run(&root()),
+        ["bench"] => bench::run(&root()),
         ["generate"] => generate::write(&root()),
         ["generate", "--check"] => generate::check(&root()),
         ["help" | "--help" | "-h"] => {

@@ -33,7 +33,7 @@ async fn run_loses_no_line_and_no_exit_code() {
     let server = server();
     let tap = WireTap::start(server.url()).await.unwrap();
     let script = "for n in 1 2 3 4 5 6 7 8; do echo $n; read go; done; exit 5";
-    let mut child = client(&["run", "--url", &tap.url(), "--", "sh", "-c", script]);
+    let mut child = client(&["run", "--url", tap.url(), "--", "sh", "-c", script]);
     let mut stdin = child.stdin.take().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     for n in 1..=8 {
@@ -55,7 +55,7 @@ async fn run_loses_no_line_and_no_exit_code() {
 async fn a_shell_goes_on_after_a_cut() {
     let server = server();
     let tap = WireTap::start(server.url()).await.unwrap();
-    let mut child = client(&["shell", "--url", &tap.url(), "--cwd", "/"]);
+    let mut child = client(&["shell", "--url", tap.url(), "--cwd", "/"]);
     let mut stdin = child.stdin.take().unwrap();
     let mut stdout = child.stdout.take().unwrap();
     let mut seen = String::new();

@@ -81,7 +81,8 @@ fn kill_ends_a_fork_bomb() {
         let mut start = Start::marked(&argv, &marker);
         start.env.extend(support::strings(&[&format!("{}=bomb", support::ROLE)]));
         let child = start.on(&containment).unwrap();
-        eventually("it has gone off", || marker.carriers().len() > 10);
+        // Most are gone before they can be looked at.
+        eventually("it has gone off", || marker.carriers().len() > 3);
         let started = Instant::now();
         child.group.kill().unwrap();
         eventually("nobody is left", || marker.carriers().is_empty());
@@ -214,7 +215,7 @@ fn a_killed_server_leaves_nothing() {
     }
     for role in ["tag", "detect", "unprivileged"] {
         if role == "unprivileged" && !is_root() {
-            println!("SKIPPED unprivileged: it takes root to become somebody else");
+            exec_testkit::skip("unprivileged: it takes root to become somebody else");
             continue;
         }
         let mut server = Server::start("a_killed_server_leaves_nothing", role);
@@ -257,7 +258,7 @@ fn the_next_server_cleans_up_after_one_whose_guardian_died_too() {
         Server::play(&role);
     }
     if Containment::detect().mechanism() == Mechanism::Tag {
-        println!("SKIPPED: no cgroups here that can be used");
+        exec_testkit::skip("no cgroups here that can be used");
         return;
     }
     let test = "the_next_server_cleans_up_after_one_whose_guardian_died_too";
@@ -283,7 +284,7 @@ fn with_cgroup() -> Option<(Containment, PathBuf)> {
     let directory = cgroup_of_some(&marker);
     end(child);
     if directory.is_none() {
-        println!("SKIPPED: no cgroups here that can be used");
+        exec_testkit::skip("no cgroups here that can be used");
     }
     Some((containment, directory?))
 }

@@ -100,13 +100,20 @@ impl Session {
         self: &Arc<Self>,
         connection: mpsc::Sender<ToConnection>,
     ) -> Result<Hold, Error> {
-        let owner = self.attachment().owner.clone();
+        let (owner, asked) = {
+            let attachment = self.attachment();
+            (attachment.owner.clone(), attachment.epoch)
+        };
         if let Some(owner) = owner {
             self.probe(owner).await?;
         }
         let mut attachment = self.attachment();
         if attachment.expired {
             return Err(Error::UnknownSession(self.id.clone()));
+        }
+        if attachment.epoch != asked {
+            // Somebody else was quicker, and is not the one who was found silent.
+            return Err(Error::SessionAttached(self.id.clone()));
         }
         if let Some(silent) = attachment.owner.replace(connection) {
             // Its queue is full or gone only if it is not being served any more.
@@ -161,12 +168,14 @@ impl Session {
     }
 
     fn expire_if(&self, epoch: u64) {
-        let attachment = self.attachment();
-        let stale = attachment.epoch == epoch && attachment.owner.is_none();
-        drop(attachment);
-        if stale {
-            self.expire();
+        let mut attachment = self.attachment();
+        if attachment.epoch != epoch || attachment.owner.is_some() {
+            return;
         }
+        // Noted before the lock is let go, or somebody could attach to what is about to end.
+        attachment.expired = true;
+        drop(attachment);
+        self.expire();
     }
 
     /// Ends the session and every process it ever started; returns those that were known.

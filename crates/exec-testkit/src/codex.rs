@@ -98,9 +98,14 @@ pub struct CodexHome {
 }
 
 impl CodexHome {
-    /// Makes an empty home in the workspace's cache.
+    /// Makes an empty home in the workspace's cache, or in the user's where the workspace itself
+    /// lies in the temporary directory.
     pub fn new() -> anyhow::Result<Self> {
-        let homes = workspace_dir().join(".cache/homes");
+        let mut homes = workspace_dir().join(".cache/homes");
+        if homes.starts_with(std::env::temp_dir()) || homes.starts_with("/tmp") {
+            let user = std::env::var_os("HOME").context("HOME is not set")?;
+            homes = Path::new(&user).join(".cache/exec-server-tests/homes");
+        }
         fs::create_dir_all(&homes)?;
         Ok(Self { directory: tempfile::Builder::new().prefix("home-").tempdir_in(homes)? })
     }

@@ -61,7 +61,7 @@ async fn a_graceful_end_lets_the_process_choose_its_code() {
     let graceful = json!({"processId": "p", "mode": {"type": "graceful", "timeoutMs": u64::MAX}});
     assert_eq!(client.ok("process/terminate", graceful.clone()).await, json!({"running": true}));
     let all = client.closed("p").await;
-    assert_eq!((all.code(), all.text().as_str()), (Some(7), "ready\nbye\n"));
+    assert_eq!((all.code(), all.stdout.as_slice()), (Some(7), &b"ready\nbye\n"[..]));
     assert_eq!(client.ok("process/terminate", graceful).await, json!({"running": false}));
     let unknown = json!({"processId": "p", "mode": {"type": "polite"}});
     assert_eq!(client.refused("process/terminate", unknown).await.0, -32602);

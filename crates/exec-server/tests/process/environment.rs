@@ -168,7 +168,8 @@ async fn a_child_has_three_descriptors_and_leads_its_session() {
 async fn a_terminal_controls_its_child() {
     let server = Server::new(config(|_| {}));
     let mut client = Client::connect(&server).await;
-    let script = "echo direct > /dev/tty; trap 'echo caught; exit 8' INT; echo ready; sleep 1000";
+    let script = "echo direct > /dev/tty; trap 'exit 8' INT; echo ready; \
+        while :; do sleep 0.02; done";
     client.shell("p", script, json!({"tty": true, "env": {"PATH": PATH}})).await;
     client.output_has("p", "direct\r\nready").await;
     // Now it is the terminal that signals.

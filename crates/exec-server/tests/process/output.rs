@@ -146,7 +146,7 @@ async fn a_client_that_does_not_read_slows_the_child_and_can_still_terminate_it(
 async fn a_slow_client_goes_on_where_it_stopped() {
     let server = Server::new(config(|_| {}));
     let mut client = Client::connect(&server).await;
-    client.shell("p", "seq 1 400000", json!({})).await;
+    client.start("p", &["seq", "1", "400000"], json!({})).await;
     let pid = client.pid("p").await;
     assert!(stalled(pid).await < 2 << 20);
     let all = client.closed("p").await;
@@ -163,7 +163,7 @@ async fn single_bytes_on_both_streams_wait_for_a_client_that_does_not_read() {
     let script =
         format!("import os\nfor i in range({PAIRS}):\n os.write(1, b'o')\n os.write(2, b'e')\n",);
     if !std::path::Path::new("/usr/bin/python3").exists() {
-        println!("SKIPPED: no python3 to write single bytes fast");
+        exec_testkit::skip("no python3 to write single bytes fast");
         return;
     }
     client.start("p", &["/usr/bin/python3", "-c", &script], json!({})).await;

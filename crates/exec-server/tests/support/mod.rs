@@ -14,10 +14,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use exec_process::sys::{Containment, Mechanism};
+use exec_server::listen::{ListenError, ListenOptions, serve};
 use exec_server::{ExecServerConfig, Server};
 use exec_testkit::leaks;
 use exec_testkit::peer::{RawPeer, Received};
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// No wait in a test is longer. Only a failure comes near.
@@ -43,7 +45,7 @@ pub fn config(change: impl FnOnce(&mut ExecServerConfig)) -> ExecServerConfig {
 pub fn containments() -> Vec<Containment> {
     let detected = Containment::detect();
     if detected.mechanism() == Mechanism::Tag {
-        println!("SKIPPED with cgroups: none here that can be used");
+        exec_testkit::skip("with cgroups: none here that can be used");
         return vec![detected];
     }
     vec![Containment::tag_only(), detected]
@@ -58,6 +60,46 @@ pub fn link(server: &Arc<Server>, buffer_bytes: usize) -> (RawPeer, JoinHandle<(
     let served = tokio::spawn(async move { server.serve_connection(connection).await });
     let (reader, writer) = tokio::io::split(ours);
     (RawPeer::from_io(reader, writer), served)
+}
+
+/// A WebSocket listener in this process.
+pub struct Listener {
+    pub url: String,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Result<(), ListenError>>,
+}
+
+impl Listener {
+    pub async fn start(config: ExecServerConfig) -> Self {
+        let (announce, announced) = oneshot::channel();
+        let (stop, stopped) = oneshot::channel();
+        let announce = |url: &str| {
+            announce.send(url.to_owned()).unwrap();
+            Ok(())
+        };
+        let stopped = async {
+            // A listener that is dropped stops too.
+            stopped.await.ok();
+        };
+        let task = tokio::spawn(serve(ListenOptions::default(), config, announce, stopped));
+        Listener { url: announced.await.unwrap(), stop, task }
+    }
+
+    /// Where it listens, without the scheme.
+    pub fn address(&self) -> &str {
+        self.url.strip_prefix("ws://").unwrap()
+    }
+
+    pub async fn connect(&self) -> Client {
+        let mut client = Client::on(RawPeer::websocket(&self.url).await.unwrap());
+        client.shake_hands(json!({})).await;
+        client
+    }
+
+    pub async fn stop(self) {
+        self.stop.send(()).unwrap();
+        tokio::time::timeout(PATIENCE, self.task).await.expect("it stops").unwrap().unwrap();
+    }
 }
 
 /// What a client has been told of one process.
