@@ -1,0 +1,26 @@
+//! `fs/rename`: one call of the kernel, which checks and acts in one step. A link is renamed itself.
+
+use std::path::Path;
+
+use rustix::fs::{CWD, RenameFlags};
+
+use crate::error::Error;
+use crate::resolve::retry;
+
+/// What to do about something that has the new name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    /// Replace it, if it is of the same kind.
+    Replace,
+    /// Fail.
+    Keep,
+}
+
+/// Renames within one file system.
+pub fn rename(source: &Path, destination: &Path, existing: Existing) -> Result<(), Error> {
+    let flags = match existing {
+        Existing::Replace => RenameFlags::empty(),
+        Existing::Keep => RenameFlags::NOREPLACE,
+    };
+    Ok(retry(|| rustix::fs::renameat_with(CWD, source, CWD, destination, flags))?)
+}
