@@ -90,6 +90,14 @@ pub struct Capabilities {
     pub linux_approved_root_write_preserves_restrictions: bool,
     /// `process/closeStdin`, `resize`, `wait`, `snapshot`, `list`, terminate modes and `size`.
     pub process_control_v1: bool,
+    /// `fs/rename`.
+    pub fs_rename: bool,
+    /// `atomic` in `fs/writeFile`.
+    pub fs_atomic_write: bool,
+    /// `fs/watch`, `fs/unwatch` and `fs/changed`.
+    pub fs_watch: bool,
+    /// `fs/search`.
+    pub fs_search: bool,
 }
 
 /// How the executor finds every descendant of a process.

@@ -24,8 +24,11 @@ mod scan;
 
 pub mod methods;
 
+pub mod capability;
 pub mod environment;
+pub mod environment_config;
 pub mod fs;
+pub mod http;
 pub mod process;
 pub mod sandbox;
 pub mod session;

@@ -5,8 +5,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use crate::capability::{
+    Capabilities, DiscoverCapabilitiesParams, DiscoverRootsParams, DiscoverRootsResult,
+};
 use crate::environment::{EnvironmentInfo, EnvironmentStatus};
-use crate::fs::{GetMetadataParams, Metadata};
+use crate::environment_config::{EnvironmentConfig, EnvironmentConfigReadParams};
+use crate::fs::*;
+use crate::http::{BodyDeltaParams, HttpRequestParams, HttpRequestResult};
 use crate::jsonrpc::decode_params;
 use crate::process::*;
 use crate::session::{InitializeParams, InitializeResult, InitializedParams};
@@ -82,6 +87,12 @@ pub enum Family {
     Exec,
     /// `fs/*`.
     Filesystem,
+    /// `environmentConfig/read`.
+    EnvironmentConfig,
+    /// `capabilityRoots/*` and `capabilities/*`.
+    CapabilityDiscovery,
+    /// `http/request`.
+    Http,
 }
 
 impl Family {
@@ -93,6 +104,9 @@ impl Family {
             Family::EnvironmentStatus => "environment status",
             Family::Exec => "exec",
             Family::Filesystem => "filesystem",
+            Family::EnvironmentConfig => "environment config",
+            Family::CapabilityDiscovery => "capability discovery",
+            Family::Http => "http",
         }
     }
 }
@@ -266,9 +280,74 @@ methods! {
     /// Lists the processes of the session.
     ProcessList = "process/list":
         NoParams => ListResult, Exec, Control, Ours;
+    /// Gives the chosen keys of the executor's own configuration files, layer by layer.
+    EnvironmentConfigRead = "environmentConfig/read":
+        EnvironmentConfigReadParams => EnvironmentConfig, EnvironmentConfig, Ordinary, Codex;
+    /// Finds plugins and skills below the given directories.
+    CapabilityRootsDiscover = "capabilityRoots/discoverV1":
+        DiscoverRootsParams => DiscoverRootsResult, CapabilityDiscovery, Ordinary, Codex;
+    /// Lists the plugins and skills that are installed on the executor.
+    CapabilitiesDiscover = "capabilities/discoverV2":
+        DiscoverCapabilitiesParams => Capabilities, CapabilityDiscovery, Ordinary, Codex;
+    /// Makes an HTTP request from the executor's network. A streamed body follows as
+    /// `http/request/bodyDelta`.
+    HttpRequest = "http/request":
+        HttpRequestParams => HttpRequestResult, Http, Ordinary, Codex;
+    /// Gives the whole content of a regular file, as far as one message can carry it.
+    FsReadFile = "fs/readFile":
+        ReadFileParams => ReadFileResult, Filesystem, Ordinary, Codex;
+    /// Creates a file or replaces its content; in one step where `atomic` is set.
+    FsWriteFile = "fs/writeFile":
+        WriteFileParams => Empty, Filesystem, Ordinary, Codex;
+    /// Opens a file under a name of the client's. It is closed with the connection.
+    FsOpen = "fs/open":
+        OpenParams => HandleRef, Filesystem, Ordinary, Codex;
+    /// Reads a block of an open file. It is full unless the file ends.
+    FsReadBlock = "fs/readBlock":
+        ReadBlockParams => ReadBlockResult, Filesystem, Ordinary, Codex;
+    /// Writes a block of an open file.
+    FsWriteBlock = "fs/writeBlock":
+        WriteBlockParams => Empty, Filesystem, Ordinary, Codex;
+    /// Closes an open file. One that is unknown is closed already.
+    FsClose = "fs/close":
+        HandleRef => Empty, Filesystem, Control, Codex;
+    /// Creates a directory, with those above it unless told otherwise.
+    FsCreateDirectory = "fs/createDirectory":
+        CreateDirectoryParams => Empty, Filesystem, Ordinary, Codex;
     /// Tells what a path names.
     FsGetMetadata = "fs/getMetadata":
         GetMetadataParams => Metadata, Filesystem, Ordinary, Codex;
+    /// Gives the same path without any link.
+    FsCanonicalize = "fs/canonicalize":
+        CanonicalizeParams => CanonicalizeResult, Filesystem, Ordinary, Codex;
+    /// Lists a directory, in no order.
+    FsReadDirectory = "fs/readDirectory":
+        ReadDirectoryParams => ReadDirectoryResult, Filesystem, Ordinary, Codex;
+    /// Lists files and directories below a directory, breadth first and sorted.
+    FsWalk = "fs/walk":
+        WalkParams => WalkResult, Filesystem, Ordinary, Codex;
+    /// Removes a file or a directory; with everything below it unless told otherwise.
+    FsRemove = "fs/remove":
+        RemoveParams => Empty, Filesystem, Ordinary, Codex;
+    /// Copies a file, a link or a directory.
+    FsCopy = "fs/copy":
+        CopyParams => Empty, Filesystem, Ordinary, Codex;
+    /// Gives a file or a directory another name.
+    FsRename = "fs/rename":
+        RenameParams => Empty, Filesystem, Ordinary, Ours;
+    /// Looks for a text or a regular expression in the files below a directory.
+    FsSearch = "fs/search":
+        SearchParams => SearchResult, Filesystem, Ordinary, Ours;
+    /// Begins to tell of changes below a path as `fs/changed`. Ends with the connection.
+    FsWatch = "fs/watch":
+        WatchParams => Empty, Filesystem, Ordinary, Ours;
+    /// Ends a watch.
+    FsUnwatch = "fs/unwatch":
+        UnwatchParams => Empty, Filesystem, Control, Ours;
+    /// Asks to be told once, as `fs/missingChanged`, when any of these missing paths may have
+    /// appeared. One watch a connection; a greater number replaces it.
+    FsWatchMissing = "fs/watchMissing":
+        WatchMissingParams => WatchMissingResult, Filesystem, Ordinary, Codex;
 }
 
 notices! {
@@ -280,6 +359,12 @@ notices! {
     ProcessExited = "process/exited": ExitedParams, Server, Codex;
     /// A process ended and nothing can write to its streams any more.
     ProcessClosed = "process/closed": ClosedParams, Server, Codex;
+    /// A piece of a streamed body, or its end.
+    HttpRequestBodyDelta = "http/request/bodyDelta": BodyDeltaParams, Server, Codex;
+    /// A missing path may have appeared, or the present one has changed. The watch has ended.
+    FsMissingChanged = "fs/missingChanged": MissingChangedParams, Server, Codex;
+    /// Something below a watched path has changed.
+    FsChanged = "fs/changed": ChangedParams, Server, Ours;
     /// A process was started. Only for clients that asked for `processLifecycle`; has no number.
     ProcessStarted = "process/started": ProcessRef, Server, Ours;
     /// A process could not be started. Only for clients that asked for `processLifecycle`.
