@@ -53,6 +53,11 @@ async fn a_cut_connection_loses_nothing() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_patch_is_applied_by_the_executor() -> Result<()> {
+    play("30", scenarios::a_patch_is_applied_by_the_executor).await
+}
+
+#[tokio::test]
 async fn a_bearer_token_opens_the_executor() -> Result<()> {
     play("30", scenarios::a_bearer_token_opens_the_executor).await
 }

@@ -27,6 +27,7 @@ use crate::limits::{
     ANSWERS_HIGH_WATER, FLUSH_BYTES, KEEPALIVE, OUTPUT_HIGH_WATER, READ_AHEAD_BYTES, SILENCE_MAX,
 };
 use crate::outbox::Outgoing;
+use crate::scope::Scope;
 use crate::server::Server;
 use crate::session::ToConnection;
 
@@ -45,9 +46,11 @@ pub(crate) async fn serve(server: Arc<Server>, transport: Connection) {
     // Ends too when the server is gone.
     let stop = Box::pin(async move { drop(stopped.wait_for(|stop| *stop).await) });
     let (to_me, from_session) = mpsc::channel(4);
+    let (scope, notices) = Scope::new(&server);
     let mut served = Served {
         requests: Requests::new(server.config.concurrent_requests),
-        handshake: Handshake::new(server.clone(), to_me),
+        handshake: Handshake::new(server.clone(), to_me, scope),
+        notices,
         heard: (transport.bytes_received(), Instant::now()),
         transport,
         server,
@@ -70,6 +73,8 @@ struct Served {
     handshake: Handshake,
     requests: Requests,
     from_session: mpsc::Receiver<ToConnection>,
+    /// Notifications that belong to no process.
+    notices: mpsc::Receiver<Vec<u8>>,
     stop: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// Those who want to know whether the peer lives, and the bytes it had sent when they asked.
     probes: Vec<(u64, oneshot::Sender<()>)>,
@@ -188,6 +193,9 @@ impl Served {
     fn poll_output(&mut self, cx: &mut Context<'_>) -> Option<Event> {
         if self.transport.pending_output() >= OUTPUT_HIGH_WATER {
             return None;
+        }
+        if let Poll::Ready(Some(message)) = self.notices.poll_recv(cx) {
+            return Some(Event::Notice(message));
         }
         match self.handshake.owned()?.outbox.poll_next(cx)? {
             Outgoing::Grown(process) => Some(Event::Output(process)),

@@ -11,15 +11,18 @@ use exec_protocol::methods::{self, Method, MethodInfo};
 use serde_json::value::RawValue;
 
 use crate::error::Error;
+use crate::scope::Scope;
 use crate::server::Server;
 use crate::session::Session;
-use crate::{environment, fs, process};
+use crate::{discovery, environment, fs, http, process};
 
 /// Whom a handler works for.
 #[derive(Clone)]
 pub(crate) struct Caller {
     pub(crate) server: Arc<Server>,
     pub(crate) session: Arc<Session>,
+    /// What ends with the connection.
+    pub(crate) scope: Arc<Scope>,
     /// Whether this connection is pushed the session's notifications.
     pub(crate) owner: bool,
     /// Whether the client asked for `process/started` and `process/failed`.
@@ -44,6 +47,9 @@ pub(crate) struct Route {
 #[derive(Default)]
 pub(crate) struct Routes(HashMap<&'static str, Route>);
 
+/// A result that is JSON already: large ones are written once, straight from what was read.
+pub(crate) struct RawResult(pub(crate) Vec<u8>);
+
 impl Routes {
     fn on<M, F>(mut self, handler: fn(Caller, M::Params) -> F) -> Self
     where
@@ -56,6 +62,26 @@ impl Routes {
                 Box::pin(async move {
                     let result = handler(caller, params).await;
                     encode(&id, result)
+                })
+            }))
+        });
+        self.0.insert(M::NAME, Route { info: M::INFO, prepare });
+        self
+    }
+
+    fn on_raw<M, F>(mut self, handler: fn(Caller, M::Params) -> F) -> Self
+    where
+        M: Method,
+        F: Future<Output = Result<RawResult, Error>> + Send + 'static,
+    {
+        let prepare: Prepare = Box::new(move |id, params| {
+            let params = jsonrpc::decode_params::<M::Params>(params).map_err(Error::Params)?;
+            Ok(Box::new(move |caller| {
+                Box::pin(async move {
+                    match handler(caller, params).await {
+                        Ok(RawResult(result)) => jsonrpc::encode_raw_response(&id, result),
+                        Err(error) => encode::<()>(&id, Err(error)),
+                    }
                 })
             }))
         });
@@ -103,7 +129,28 @@ pub(crate) fn routes() -> &'static Routes {
             .on::<methods::ProcessWait, _>(process::wait)
             .on::<methods::ProcessSnapshot, _>(process::snapshot)
             .on::<methods::ProcessList, _>(process::list)
+            .on::<methods::EnvironmentConfigRead, _>(discovery::read_config)
+            .on::<methods::CapabilityRootsDiscover, _>(discovery::discover_roots)
+            .on::<methods::CapabilitiesDiscover, _>(discovery::discover_installed)
+            .on::<methods::HttpRequest, _>(http::request)
+            .on_raw::<methods::FsReadFile, _>(fs::read_file)
+            .on::<methods::FsWriteFile, _>(fs::write_file)
+            .on::<methods::FsOpen, _>(fs::open)
+            .on_raw::<methods::FsReadBlock, _>(fs::read_block)
+            .on::<methods::FsWriteBlock, _>(fs::write_block)
+            .on::<methods::FsClose, _>(fs::close)
+            .on::<methods::FsCreateDirectory, _>(fs::create_directory)
             .on::<methods::FsGetMetadata, _>(fs::get_metadata)
+            .on::<methods::FsCanonicalize, _>(fs::canonicalize)
+            .on_raw::<methods::FsReadDirectory, _>(fs::read_directory)
+            .on_raw::<methods::FsWalk, _>(fs::walk)
+            .on::<methods::FsRemove, _>(fs::remove)
+            .on::<methods::FsCopy, _>(fs::copy)
+            .on::<methods::FsRename, _>(fs::rename)
+            .on::<methods::FsSearch, _>(fs::search)
+            .on::<methods::FsWatch, _>(fs::watch)
+            .on::<methods::FsUnwatch, _>(fs::unwatch)
+            .on::<methods::FsWatchMissing, _>(fs::watch_missing)
     })
 }
 

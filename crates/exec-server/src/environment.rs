@@ -43,7 +43,19 @@ pub(crate) fn describe(containment: Mechanism) -> EnvironmentInfo {
         prepend_path_dirs: Vec::new(),
         temporary_directories: tmpdir.as_deref().and_then(uri).into_iter().collect(),
         temp_dir: uri(tmpdir.as_deref().unwrap_or(Path::new("/tmp"))),
-        capabilities: Capabilities { process_control_v1: true, ..Capabilities::default() },
+        capabilities: Capabilities {
+            process_control_v1: true,
+            fs_watch_missing: true,
+            capability_discovery_v2: true,
+            environment_config_read: true,
+            http_header_env_vars: true,
+            file_write_streaming: true,
+            fs_rename: true,
+            fs_atomic_write: true,
+            fs_watch: true,
+            fs_search: true,
+            ..Capabilities::default()
+        },
         containment: Some(ContainmentInfo {
             mechanism: containment.as_str().to_owned(),
             survives_server_kill: true,

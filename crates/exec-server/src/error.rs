@@ -53,10 +53,12 @@ pub(crate) enum Error {
     Process(#[from] exec_process::Error),
     #[error(transparent)]
     ForeignPath(#[from] PathUriError),
-    #[error("followSymlinks: false is not supported by this executor yet")]
-    NoFollowUnsupported,
     #[error(transparent)]
     File(#[from] exec_fs::Error),
+    #[error(transparent)]
+    Http(#[from] exec_http::Error),
+    #[error(transparent)]
+    Environment(#[from] exec_environment::Error),
     #[error("the answer does not fit a message")]
     AnswerTooLarge,
     #[error("internal error")]
@@ -86,13 +88,21 @@ impl From<&Error> for RpcError {
             | Error::UnknownProcess(_)
             | Error::NoTerminal(_)
             | Error::TerminalHasNoEof(_)
-            | Error::NoFollowUnsupported
             | Error::ForeignPath(_) => code::INVALID_REQUEST,
             Error::SessionAttached(_) => code::SESSION_ATTACHED,
             Error::File(error) => match error.kind() {
                 exec_fs::ErrorKind::NotFound => code::NOT_FOUND,
                 exec_fs::ErrorKind::Invalid => code::INVALID_REQUEST,
                 exec_fs::ErrorKind::Other => code::INTERNAL,
+            },
+            Error::Http(error) => match error.kind() {
+                exec_http::ErrorKind::Params => code::INVALID_PARAMS,
+                exec_http::ErrorKind::Failed => code::INTERNAL,
+            },
+            Error::Environment(error) => match error.kind() {
+                exec_environment::ErrorKind::Params => code::INVALID_PARAMS,
+                exec_environment::ErrorKind::Request => code::INVALID_REQUEST,
+                exec_environment::ErrorKind::Failed => code::INTERNAL,
             },
             Error::Process(_) | Error::AnswerTooLarge | Error::Internal => code::INTERNAL,
         };

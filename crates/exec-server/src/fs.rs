@@ -1,38 +1,243 @@
-//! The `fs/*` handlers.
+//! The `fs/*` handlers. What is in memory already is answered at once; everything else runs where
+//! blocking delays nobody, in a bounded number, and is cancelled when nobody waits for it any more.
 
-use exec_protocol::fs::{GetMetadataParams, Metadata};
+use std::path::PathBuf;
+
+use exec_fs::watch::Depth;
+use exec_fs::{Cancel, Existing, Links, Missing, Parents, Recursion, Replacement};
+use exec_protocol::bytes;
+use exec_protocol::fs::*;
+use exec_protocol::path_uri::PathUri;
+use exec_protocol::process::Empty;
 use exec_protocol::sandbox::SandboxContext;
 
-use crate::dispatch::Caller;
+use crate::blocking::blocking;
+use crate::dispatch::{Caller, RawResult};
 use crate::error::Error;
+use crate::limits::{CACHED_READ_BYTES, READ_FILE_BYTES_MAX};
 
-pub(crate) async fn get_metadata(_: Caller, params: GetMetadataParams) -> Result<Metadata, Error> {
-    refuse_confinement(params.sandbox.as_ref())?;
-    let path = params.path.to_native()?;
-    if params.follow_symlinks == Some(false) {
-        // To refuse a link in any component takes opening them one by one.
-        return Err(Error::NoFollowUnsupported);
+pub(crate) async fn read_file(caller: Caller, params: ReadFileParams) -> Result<RawResult, Error> {
+    let path = native(&params.path, params.sandbox.as_ref())?;
+    let links = Links::from_wire(params.follow_symlinks);
+    if let Some(read) = exec_fs::read_file_cached(&path, links, CACHED_READ_BYTES) {
+        return Ok(encoded("dataBase64", &read?, ""));
     }
-    blocking(move || exec_fs::metadata(&path)).await
+    blocking(&caller, move |_| {
+        let content = exec_fs::read_file(&path, links, READ_FILE_BYTES_MAX)?;
+        Ok(encoded("dataBase64", &content, ""))
+    })
+    .await
 }
 
-/// Nothing is done with less protection than was asked for.
-fn refuse_confinement(sandbox: Option<&SandboxContext>) -> Result<(), Error> {
-    match sandbox {
-        Some(sandbox) if sandbox.restricts() => Err(Error::CannotConfine),
-        Some(_) | None => Ok(()),
-    }
+/// `{"<member>":"<base64>"<rest>}`, written once.
+fn encoded(member: &str, content: &[u8], rest: &str) -> RawResult {
+    let length = bytes::encoded_len(content.len()) + member.len() + rest.len() + 8;
+    let mut out = Vec::with_capacity(length);
+    out.extend_from_slice(format!("{{\"{member}\":\"").as_bytes());
+    bytes::encode_into(&mut out, content);
+    out.push(b'"');
+    out.extend_from_slice(rest.as_bytes());
+    out.push(b'}');
+    RawResult(out)
 }
 
-/// Runs a call that may block where it delays nobody.
-async fn blocking<T: Send + 'static>(
-    call: impl FnOnce() -> Result<T, exec_fs::Error> + Send + 'static,
-) -> Result<T, Error> {
-    match tokio::task::spawn_blocking(call).await {
-        Ok(result) => Ok(result?),
-        Err(error) => {
-            tracing::error!(%error, "a file call failed");
-            Err(Error::Internal)
-        }
+pub(crate) async fn write_file(caller: Caller, params: WriteFileParams) -> Result<Empty, Error> {
+    let path = native(&params.path, params.sandbox.as_ref())?;
+    let links = Links::from_wire(params.follow_symlinks);
+    let replacement = if params.atomic { Replacement::Atomic } else { Replacement::InPlace };
+    blocking(&caller, move |_| {
+        let data = exec_fs::decode_data(&params.data_base64)?;
+        exec_fs::write_file(&path, &data, links, replacement)?;
+        Ok(Empty {})
+    })
+    .await
+}
+
+pub(crate) async fn open(caller: Caller, params: OpenParams) -> Result<HandleRef, Error> {
+    let path = native(&params.path, params.sandbox.as_ref())?;
+    let scope = caller.scope.clone();
+    blocking(&caller, move |_| {
+        scope.files.open(&params.handle_id, &path, params.mode)?;
+        Ok(HandleRef { handle_id: params.handle_id })
+    })
+    .await
+}
+
+pub(crate) async fn read_block(
+    caller: Caller,
+    params: ReadBlockParams,
+) -> Result<RawResult, Error> {
+    let ReadBlockParams { handle_id, offset, len } = params;
+    let answer = |block: exec_fs::handles::Block, buffer: &[u8]| {
+        encoded(
+            "chunk",
+            &buffer[..block.bytes],
+            if block.eof { ",\"eof\":true" } else { ",\"eof\":false" },
+        )
+    };
+    let mut buffer = Vec::new();
+    if let Some(read) = caller.scope.files.read_block_cached(&handle_id, offset, len, &mut buffer) {
+        return Ok(answer(read?, &buffer));
     }
+    let scope = caller.scope.clone();
+    blocking(&caller, move |_| {
+        let block = scope.files.read_block(&handle_id, offset, len, &mut buffer)?;
+        Ok(answer(block, &buffer))
+    })
+    .await
+}
+
+pub(crate) async fn write_block(caller: Caller, params: WriteBlockParams) -> Result<Empty, Error> {
+    let scope = caller.scope.clone();
+    blocking(&caller, move |_| {
+        scope.files.write_block(&params.handle_id, params.offset, &params.chunk.0)?;
+        Ok(Empty {})
+    })
+    .await
+}
+
+pub(crate) async fn close(caller: Caller, params: HandleRef) -> Result<Empty, Error> {
+    caller.scope.files.close(&params.handle_id)?;
+    Ok(Empty {})
+}
+
+pub(crate) async fn create_directory(
+    caller: Caller,
+    params: CreateDirectoryParams,
+) -> Result<Empty, Error> {
+    let path = native(&params.path, params.sandbox.as_ref())?;
+    let parents = if params.recursive.unwrap_or(true) { Parents::Create } else { Parents::Require };
+    let links = Links::from_wire(params.follow_symlinks);
+    blocking(&caller, move |_| {
+        exec_fs::create_directory(&path, parents, links)?;
+        Ok(Empty {})
+    })
+    .await
+}
+
+pub(crate) async fn get_metadata(
+    caller: Caller,
+    params: GetMetadataParams,
+) -> Result<Metadata, Error> {
+    let path = native(&params.path, params.sandbox.as_ref())?;
+    let links = Links::from_wire(params.follow_symlinks);
+    if let Some(metadata) = exec_fs::metadata_cached(&path, links) {
+        return Ok(metadata?);
+    }
+    blocking(&caller, move |_| Ok(exec_fs::get_metadata(&path, links)?)).await
+}
+
+pub(crate) async fn canonicalize(
+    caller: Caller,
+    params: CanonicalizeParams,
+) -> Result<CanonicalizeResult, Error> {
+    let path = native(&params.path, params.sandbox.as_ref())?;
+    let path = blocking(&caller, move |_| Ok(exec_fs::canonicalize(&path)?)).await?;
+    Ok(CanonicalizeResult { path: PathUri::from_native(&path)? })
+}
+
+pub(crate) async fn read_directory(
+    caller: Caller,
+    params: ReadDirectoryParams,
+) -> Result<RawResult, Error> {
+    let path = native(&params.path, params.sandbox.as_ref())?;
+    blocking(&caller, move |stop| {
+        let cancel = &Cancel::from(stop);
+        let mut out = Vec::new();
+        exec_fs::read_directory_json(&path, cancel, &mut out)?;
+        Ok(RawResult(out))
+    })
+    .await
+}
+
+pub(crate) async fn walk(caller: Caller, params: WalkParams) -> Result<RawResult, Error> {
+    let path = native(&params.path, params.sandbox.as_ref())?;
+    blocking(&caller, move |stop| {
+        let cancel = &Cancel::from(stop);
+        let mut out = Vec::new();
+        exec_fs::walk_json(&path, &params.options, cancel, &mut out)?;
+        Ok(RawResult(out))
+    })
+    .await
+}
+
+pub(crate) async fn remove(caller: Caller, params: RemoveParams) -> Result<Empty, Error> {
+    let path = native(&params.path, params.sandbox.as_ref())?;
+    let missing = if params.force.unwrap_or(true) { Missing::Accept } else { Missing::Refuse };
+    let recursion = recursion(params.recursive.unwrap_or(true));
+    let links = Links::from_wire(params.follow_symlinks);
+    blocking(&caller, move |stop| {
+        let cancel = &Cancel::from(stop);
+        exec_fs::remove(&path, recursion, missing, links, cancel)?;
+        Ok(Empty {})
+    })
+    .await
+}
+
+fn recursion(recursive: bool) -> Recursion {
+    if recursive { Recursion::Tree } else { Recursion::Single }
+}
+
+pub(crate) async fn copy(caller: Caller, params: CopyParams) -> Result<Empty, Error> {
+    let source = native(&params.source_path, params.sandbox.as_ref())?;
+    let destination = native(&params.destination_path, None)?;
+    blocking(&caller, move |stop| {
+        let cancel = &Cancel::from(stop);
+        exec_fs::copy(&source, &destination, recursion(params.recursive), cancel)?;
+        Ok(Empty {})
+    })
+    .await
+}
+
+pub(crate) async fn rename(caller: Caller, params: RenameParams) -> Result<Empty, Error> {
+    let source = native(&params.source_path, params.sandbox.as_ref())?;
+    let destination = native(&params.destination_path, None)?;
+    let existing = if params.overwrite { Existing::Replace } else { Existing::Keep };
+    blocking(&caller, move |_| {
+        exec_fs::rename(&source, &destination, existing)?;
+        Ok(Empty {})
+    })
+    .await
+}
+
+pub(crate) async fn search(caller: Caller, params: SearchParams) -> Result<SearchResult, Error> {
+    let path = native(&params.path, params.sandbox.as_ref())?;
+    blocking(&caller, move |stop| Ok(exec_fs::search(&path, &params, &Cancel::from(stop))?)).await
+}
+
+pub(crate) async fn watch(caller: Caller, params: WatchParams) -> Result<Empty, Error> {
+    let path = native(&params.path, params.sandbox.as_ref())?;
+    let depth = if params.recursive { Depth::Tree } else { Depth::Entries };
+    let scope = caller.scope.clone();
+    blocking(&caller, move |_| {
+        scope.watches().watch(&params.watch_id, &path, depth)?;
+        Ok(Empty {})
+    })
+    .await
+}
+
+pub(crate) async fn unwatch(caller: Caller, params: UnwatchParams) -> Result<Empty, Error> {
+    let scope = caller.scope.clone();
+    blocking(&caller, move |_| {
+        scope.watches().unwatch(&params.watch_id)?;
+        Ok(Empty {})
+    })
+    .await
+}
+
+pub(crate) async fn watch_missing(
+    caller: Caller,
+    params: WatchMissingParams,
+) -> Result<WatchMissingResult, Error> {
+    let scope = caller.scope.clone();
+    blocking(&caller, move |_| Ok(WatchMissingResult { watching: scope.missing().watch(&params) }))
+        .await
+}
+
+/// The path on this machine. Nothing is done with less protection than was asked for.
+fn native(path: &PathUri, sandbox: Option<&SandboxContext>) -> Result<PathBuf, Error> {
+    if sandbox.is_some_and(SandboxContext::restricts) {
+        return Err(Error::CannotConfine);
+    }
+    Ok(path.to_native()?)
 }

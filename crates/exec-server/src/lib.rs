@@ -26,13 +26,17 @@ pub mod limits;
 pub mod listen;
 pub mod server;
 
+mod blocking;
 mod connection;
+mod discovery;
 mod dispatch;
 mod environment;
 mod error;
 mod fs;
+mod http;
 mod outbox;
 mod process;
+mod scope;
 mod session;
 mod table;
 

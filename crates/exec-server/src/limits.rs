@@ -47,6 +47,16 @@ pub(crate) const CONNECTIONS_MAX: usize = 4096;
 /// Sessions at once, detached ones included.
 pub(crate) const SESSIONS_MAX: usize = 4096;
 
+/// File calls that run at once, over all connections; more wait for a place.
+pub(crate) const FILE_CALLS_MAX: usize = 64;
+
+/// Largest file `fs/readFile` gives: a third larger in base64, and with its envelope, it has to fit
+/// one message.
+pub(crate) const READ_FILE_BYTES_MAX: u64 = (MESSAGE_BYTES_MAX as u64 - (1 << 10)) / 4 * 3;
+
+/// Files up to this size are read without a thread, if they are in memory already.
+pub(crate) const CACHED_READ_BYTES: usize = 64 << 10;
+
 /// How often an idle peer is asked for a sign of life.
 pub(crate) const KEEPALIVE: Duration = Duration::from_secs(30);
 

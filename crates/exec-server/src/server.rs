@@ -2,17 +2,19 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use exec_fs::MissingHub;
+use exec_http::HttpClient;
 use exec_process::sys::Containment;
 use exec_protocol::environment::EnvironmentInfo;
 use exec_transport::Connection;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::config::ExecServerConfig;
 use crate::connection;
 use crate::environment;
 use crate::error::Error;
-use crate::limits::SESSIONS_MAX;
+use crate::limits::{FILE_CALLS_MAX, SESSIONS_MAX};
 use crate::session::{Session, Sessions};
 
 /// An executor. Connections are handed to it with [`Server::serve_connection`]; when it is dropped
@@ -21,6 +23,12 @@ pub struct Server {
     pub(crate) config: ExecServerConfig,
     pub(crate) environment: EnvironmentInfo,
     pub(crate) containment: Containment,
+    /// Who looks out for missing paths, for all connections.
+    pub(crate) missing: Arc<MissingHub>,
+    /// Makes HTTP requests; costs nothing until the first.
+    pub(crate) http: HttpClient,
+    /// File calls at once, for all connections.
+    pub(crate) file_calls: Semaphore,
     sessions: Mutex<Sessions>,
     stop: watch::Sender<bool>,
 }
@@ -43,6 +51,9 @@ impl Server {
             config,
             environment: environment::describe(containment.mechanism()),
             containment,
+            missing: MissingHub::new(),
+            http: HttpClient::default(),
+            file_calls: Semaphore::new(FILE_CALLS_MAX),
             sessions: Mutex::new(Sessions::default()),
             stop: watch::Sender::new(false),
         })

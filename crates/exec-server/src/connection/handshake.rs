@@ -19,12 +19,14 @@ use tokio::sync::mpsc;
 
 use crate::dispatch::{Caller, encode};
 use crate::error::Error;
+use crate::scope::Scope;
 use crate::server::Server;
 use crate::session::{Hold, Session, ToConnection};
 
 pub(super) struct Handshake {
     server: Arc<Server>,
     to_me: mpsc::Sender<ToConnection>,
+    scope: Arc<Scope>,
     state: State,
 }
 
@@ -54,8 +56,12 @@ pub(super) struct Outcome {
 }
 
 impl Handshake {
-    pub(super) fn new(server: Arc<Server>, to_me: mpsc::Sender<ToConnection>) -> Self {
-        Self { server, to_me, state: State::Fresh }
+    pub(super) fn new(
+        server: Arc<Server>,
+        to_me: mpsc::Sender<ToConnection>,
+        scope: Arc<Scope>,
+    ) -> Self {
+        Self { server, to_me, scope, state: State::Fresh }
     }
 
     pub(super) fn is_initialize(&self, method: &str) -> bool {
@@ -133,6 +139,7 @@ impl Handshake {
         Ok(Caller {
             server: self.server.clone(),
             session: open.session().clone(),
+            scope: self.scope.clone(),
             owner: matches!(open.attached, Attached::Owner(_)),
             lifecycle: open.lifecycle,
         })

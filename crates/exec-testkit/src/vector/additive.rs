@@ -9,8 +9,16 @@ use serde_json::Value;
 const ADDITIVE: &[(&str, &str)] = &[
     ("initialize", "/environmentInfo/containment"),
     ("initialize", "/environmentInfo/capabilities/processControlV1"),
+    ("initialize", "/environmentInfo/capabilities/fsRename"),
+    ("initialize", "/environmentInfo/capabilities/fsAtomicWrite"),
+    ("initialize", "/environmentInfo/capabilities/fsWatch"),
+    ("initialize", "/environmentInfo/capabilities/fsSearch"),
     ("environment/info", "/containment"),
     ("environment/info", "/capabilities/processControlV1"),
+    ("environment/info", "/capabilities/fsRename"),
+    ("environment/info", "/capabilities/fsAtomicWrite"),
+    ("environment/info", "/capabilities/fsWatch"),
+    ("environment/info", "/capabilities/fsSearch"),
     ("process/read", "/outputOffset"),
 ];
 

@@ -1,0 +1,36 @@
+//! Calls that may block, run where they delay nobody: in a bounded number, and told to stop when
+//! nobody waits for them any more.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::dispatch::Caller;
+use crate::error::Error;
+
+/// Set when nobody waits any more.
+pub(crate) type Stop = Arc<AtomicBool>;
+
+/// Runs a call on a thread that may block. Dropped, it is told to stop.
+pub(crate) async fn blocking<T: Send + 'static>(
+    caller: &Caller,
+    call: impl FnOnce(Stop) -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    struct Waiting(Stop);
+    impl Drop for Waiting {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let Ok(_place) = caller.server.file_calls.acquire().await else {
+        return Err(Error::Internal);
+    };
+    let waiting = Waiting(Stop::default());
+    let stop = waiting.0.clone();
+    match tokio::task::spawn_blocking(move || call(stop)).await {
+        Ok(result) => result,
+        Err(error) => {
+            tracing::error!(%error, "a blocking call failed");
+            Err(Error::Internal)
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! `environmentConfig/read`, `capabilityRoots/discoverV1` and `capabilities/discoverV2`: what the
+//! executor has of its own.
+
+use std::path::PathBuf;
+
+use exec_environment::limits::Limits;
+use exec_environment::{Places, config, installed, roots};
+use exec_protocol::capability::{
+    Capabilities, DiscoverCapabilitiesParams, DiscoverRootsParams, DiscoverRootsResult,
+};
+use exec_protocol::environment_config::{EnvironmentConfig, EnvironmentConfigReadParams};
+use exec_protocol::sandbox::SandboxContext;
+
+use crate::blocking::blocking;
+use crate::dispatch::Caller;
+use crate::error::Error;
+
+pub(crate) async fn read_config(
+    caller: Caller,
+    params: EnvironmentConfigReadParams,
+) -> Result<EnvironmentConfig, Error> {
+    let places = places(&caller);
+    blocking(&caller, move |_| Ok(config::read(&places, &params)?)).await
+}
+
+pub(crate) async fn discover_roots(
+    caller: Caller,
+    params: DiscoverRootsParams,
+) -> Result<DiscoverRootsResult, Error> {
+    for root in &params.roots {
+        refuse_confinement(root.sandbox.as_ref())?;
+    }
+    blocking(&caller, move |stop| Ok(roots::discover(&params, &Limits::default(), &stop)?)).await
+}
+
+pub(crate) async fn discover_installed(
+    caller: Caller,
+    params: DiscoverCapabilitiesParams,
+) -> Result<Capabilities, Error> {
+    refuse_confinement(params.sandbox.as_ref())?;
+    let places = places(&caller);
+    blocking(&caller, move |stop| Ok(installed::discover(&places, &Limits::default(), &stop)?))
+        .await
+}
+
+fn places(caller: &Caller) -> Places {
+    let home = caller.server.environment.user_home_dir.as_ref();
+    let home: Option<PathBuf> = home.and_then(|uri| uri.to_native().ok());
+    Places::new(|name| std::env::var_os(name), home)
+}
+
+/// Nothing is read with less protection than was asked for.
+fn refuse_confinement(sandbox: Option<&SandboxContext>) -> Result<(), Error> {
+    match sandbox {
+        Some(sandbox) if sandbox.restricts() => Err(Error::CannotConfine),
+        Some(_) | None => Ok(()),
+    }
+}
