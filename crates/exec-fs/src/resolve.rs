@@ -81,7 +81,7 @@ pub(crate) fn directory(path: &Path, links: Links) -> Result<OwnedFd, Error> {
 
 /// Names a directory below another, refusing links.
 pub(crate) fn directory_without_links(base: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Error> {
-    let resolve = ResolveFlags::empty();
+    let resolve = ResolveFlags::NO_SYMLINKS;
     match retry(|| rustix::fs::openat2(base, path, DIRECTORY, Mode::empty(), resolve)) {
         // Missing in the kernel, or hidden by a filter of system calls.
         Err(Errno::NOSYS | Errno::PERM) => directory_by_components(base, path),
