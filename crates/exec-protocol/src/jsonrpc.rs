@@ -225,14 +225,14 @@ pub fn encode_response<R: Serialize>(
 }
 
 /// `{"id":…,"result":…}` around a result that is JSON already.
-pub fn encode_raw_response(id: &RequestId, result: Vec<u8>) -> Vec<u8> {
+pub fn encode_raw_response(id: &RequestId, result: &[u8]) -> Vec<u8> {
     let mut head = Vec::with_capacity(32);
     head.extend_from_slice(br#"{"id":"#);
     serde_json::to_writer(&mut head, id).expect("an id always encodes into memory");
     head.extend_from_slice(br#","result":"#);
     let mut message = Vec::with_capacity(head.len() + result.len() + 1);
     message.extend_from_slice(&head);
-    message.extend_from_slice(&result);
+    message.extend_from_slice(result);
     message.push(b'}');
     message
 }

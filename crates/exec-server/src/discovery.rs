@@ -9,11 +9,11 @@ use exec_protocol::capability::{
     Capabilities, DiscoverCapabilitiesParams, DiscoverRootsParams, DiscoverRootsResult,
 };
 use exec_protocol::environment_config::{EnvironmentConfig, EnvironmentConfigReadParams};
-use exec_protocol::sandbox::SandboxContext;
 
 use crate::blocking::blocking;
 use crate::dispatch::Caller;
 use crate::error::Error;
+use crate::fs::refuse_confinement;
 
 pub(crate) async fn read_config(
     caller: Caller,
@@ -47,12 +47,4 @@ fn places(caller: &Caller) -> Places {
     let home = caller.server.environment.user_home_dir.as_ref();
     let home: Option<PathBuf> = home.and_then(|uri| uri.to_native().ok());
     Places::new(|name| std::env::var_os(name), home)
-}
-
-/// Nothing is read with less protection than was asked for.
-fn refuse_confinement(sandbox: Option<&SandboxContext>) -> Result<(), Error> {
-    match sandbox {
-        Some(sandbox) if sandbox.restricts() => Err(Error::CannotConfine),
-        Some(_) | None => Ok(()),
-    }
 }

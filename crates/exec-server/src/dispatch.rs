@@ -51,10 +51,34 @@ pub(crate) struct Routes(HashMap<&'static str, Route>);
 pub(crate) struct RawResult(pub(crate) Vec<u8>);
 
 impl Routes {
-    fn on<M, F>(mut self, handler: fn(Caller, M::Params) -> F) -> Self
+    fn on<M, F>(self, handler: fn(Caller, M::Params) -> F) -> Self
     where
         M: Method,
         F: Future<Output = Result<M::Result, Error>> + Send + 'static,
+    {
+        self.route::<M, _, F>(handler, encode)
+    }
+
+    fn on_raw<M, F>(self, handler: fn(Caller, M::Params) -> F) -> Self
+    where
+        M: Method,
+        F: Future<Output = Result<RawResult, Error>> + Send + 'static,
+    {
+        self.route::<M, _, F>(handler, |id, result| match result {
+            Ok(RawResult(result)) => jsonrpc::encode_raw_response(id, &result),
+            Err(error) => encode::<()>(id, Err(error)),
+        })
+    }
+
+    fn route<M, R, F>(
+        mut self,
+        handler: fn(Caller, M::Params) -> F,
+        encode: fn(&RequestId, Result<R, Error>) -> Vec<u8>,
+    ) -> Self
+    where
+        M: Method,
+        R: 'static,
+        F: Future<Output = Result<R, Error>> + Send + 'static,
     {
         let prepare: Prepare = Box::new(move |id, params| {
             let params = jsonrpc::decode_params::<M::Params>(params).map_err(Error::Params)?;
@@ -62,26 +86,6 @@ impl Routes {
                 Box::pin(async move {
                     let result = handler(caller, params).await;
                     encode(&id, result)
-                })
-            }))
-        });
-        self.0.insert(M::NAME, Route { info: M::INFO, prepare });
-        self
-    }
-
-    fn on_raw<M, F>(mut self, handler: fn(Caller, M::Params) -> F) -> Self
-    where
-        M: Method,
-        F: Future<Output = Result<RawResult, Error>> + Send + 'static,
-    {
-        let prepare: Prepare = Box::new(move |id, params| {
-            let params = jsonrpc::decode_params::<M::Params>(params).map_err(Error::Params)?;
-            Ok(Box::new(move |caller| {
-                Box::pin(async move {
-                    match handler(caller, params).await {
-                        Ok(RawResult(result)) => jsonrpc::encode_raw_response(&id, result),
-                        Err(error) => encode::<()>(&id, Err(error)),
-                    }
                 })
             }))
         });

@@ -234,10 +234,16 @@ pub(crate) async fn watch_missing(
         .await
 }
 
-/// The path on this machine. Nothing is done with less protection than was asked for.
+/// The path on this machine.
 fn native(path: &PathUri, sandbox: Option<&SandboxContext>) -> Result<PathBuf, Error> {
-    if sandbox.is_some_and(SandboxContext::restricts) {
-        return Err(Error::CannotConfine);
-    }
+    refuse_confinement(sandbox)?;
     Ok(path.to_native()?)
+}
+
+/// Nothing is done with less protection than was asked for.
+pub(crate) fn refuse_confinement(sandbox: Option<&SandboxContext>) -> Result<(), Error> {
+    match sandbox {
+        Some(sandbox) if sandbox.restricts() => Err(Error::CannotConfine),
+        Some(_) | None => Ok(()),
+    }
 }
