@@ -234,7 +234,7 @@ async fn a_program_that_ends_loses_what_ran_on_it() {
     command.args(["--listen", "stdio"]);
     let client = ExecServerClient::connect_stdio(command.into(), Default::default()).await.unwrap();
     let process =
-        client.start(shell("p", "sleep 0.3; kill -KILL $PPID; sleep 1000")).await.unwrap();
+        client.start(shell("p", "sleep 0.3; kill -KILL $PPID; exec sleep 1000")).await.unwrap();
     let error = soon(process.wait()).await.unwrap_err();
     assert!(error.is_connection_lost(), "{error}");
     assert!(client.is_closed());
