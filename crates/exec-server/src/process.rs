@@ -6,7 +6,6 @@ use std::time::Duration;
 use exec_process::{Process, Spec, Stdio, env};
 use exec_protocol::bytes::Base64Bytes;
 use exec_protocol::id::ProcessId;
-use exec_protocol::jsonrpc::encode_notification;
 use exec_protocol::methods::{self, NoParams, Notice};
 use exec_protocol::path_uri::PathUri;
 use exec_protocol::process::*;
@@ -16,6 +15,7 @@ use std::sync::Arc;
 use crate::dispatch::Caller;
 use crate::error::Error;
 use crate::limits::log_limits;
+use crate::scope::encode_notice;
 use crate::session::SessionWatch;
 
 pub(crate) async fn start(caller: Caller, params: StartParams) -> Result<StartResult, Error> {
@@ -34,10 +34,8 @@ pub(crate) async fn start(caller: Caller, params: StartParams) -> Result<StartRe
 }
 
 fn notice<N: Notice>(caller: &Caller, params: &N::Params) {
-    let mut message = Vec::new();
-    match encode_notification(&mut message, N::NAME, params) {
-        Ok(()) => caller.session.outbox.notice(message),
-        Err(error) => tracing::error!(%error, "cannot encode a notification"),
+    if let Some(message) = encode_notice::<N>(params) {
+        caller.session.outbox.notice(message);
     }
 }
 

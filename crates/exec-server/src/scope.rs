@@ -88,7 +88,7 @@ pub(crate) struct Notifier(mpsc::Sender<Vec<u8>>);
 impl Notifier {
     /// Waits while the connection is behind. False when it has ended.
     pub(crate) async fn send<N: Notice>(&self, params: &N::Params) -> bool {
-        match encode::<N>(params) {
+        match encode_notice::<N>(params) {
             Some(message) => self.0.send(message).await.is_ok(),
             None => false,
         }
@@ -96,7 +96,7 @@ impl Notifier {
 
     /// The same without waiting. A connection that has ended takes everything.
     pub(crate) fn try_send<N: Notice>(&self, params: &N::Params) -> Result<(), Full> {
-        let Some(message) = encode::<N>(params) else { return Ok(()) };
+        let Some(message) = encode_notice::<N>(params) else { return Ok(()) };
         match self.0.try_send(message) {
             Err(mpsc::error::TrySendError::Full(_)) => Err(Full),
             Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
@@ -104,7 +104,8 @@ impl Notifier {
     }
 }
 
-fn encode<N: Notice>(params: &N::Params) -> Option<Vec<u8>> {
+/// A notification as text.
+pub(crate) fn encode_notice<N: Notice>(params: &N::Params) -> Option<Vec<u8>> {
     let mut message = Vec::new();
     match encode_notification(&mut message, N::NAME, params) {
         Ok(()) => Some(message),
