@@ -1,0 +1,9 @@
+//! Confinement in four steps, each a value that the next one takes:
+//!
+//! ```text
+//!   intent (wire)  ──►  policy (bound to this host)  ──►  plan (typed operations)  ──►  launch
+//! ```
+//!
+//! Only the last step touches the system. A policy that cannot be enforced is refused before that.
+
+pub mod plan;
