@@ -7,3 +7,6 @@
 //! Only the last step touches the system. A policy that cannot be enforced is refused before that.
 
 pub mod plan;
+
+#[cfg(target_os = "linux")]
+pub mod linux;
