@@ -1,4 +1,7 @@
 //! Enforcement on Linux: namespaces, mounts, filters, and what this host has of them.
 
+mod bounded;
 pub mod bpf;
+pub mod bwrap;
+pub mod proc_covers;
 pub mod seccomp;
