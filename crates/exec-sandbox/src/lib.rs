@@ -6,4 +6,6 @@
 //!
 //! Only the last step touches the system. A policy that cannot be enforced is refused before that.
 
+pub mod legacy;
 pub mod plan;
+pub mod policy;
