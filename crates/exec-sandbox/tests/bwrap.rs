@@ -139,6 +139,7 @@ fn a_workspace_is_writable_and_nothing_else() {
             path: scene.path(".codex"),
             mode: MaskMode::Listed,
             passages: vec![],
+            files: vec![],
         },
         Mount::MaskFile(scene.path("secret")),
         Mount::Processes,
@@ -172,6 +173,7 @@ fn something_open_below_something_closed() {
     let Some(scene) = Scene::new() else { return };
     fs::create_dir_all(scene.path("a/b/c/d")).unwrap();
     fs::write(scene.path("a/hidden"), "x").unwrap();
+    fs::write(scene.path("a/note"), "to be read").unwrap();
     fs::create_dir_all(scene.path("shut/inner")).unwrap();
     let bind = |below: &str, access| Mount::Bind { path: scene.path(below), access };
     let mounts = vec![
@@ -182,20 +184,28 @@ fn something_open_below_something_closed() {
             path: scene.path("a"),
             mode: MaskMode::Passage,
             passages: vec![scene.path("a/b")],
+            files: vec![scene.path("a/note")],
         },
         bind("a/b", Access::Writable),
         Mount::Pin(scene.path("a/b/c")),
         bind("a/b/c/d", Access::ReadOnly),
-        Mount::MaskDirectory { path: scene.path("shut"), mode: MaskMode::Closed, passages: vec![] },
+        bind("a/note", Access::ReadOnly),
+        Mount::MaskDirectory {
+            path: scene.path("shut"),
+            mode: MaskMode::Closed,
+            passages: vec![],
+            files: vec![],
+        },
         Mount::Processes,
     ];
-    let script = "touch a/b/made a/b/c/made; cat a/hidden; ls a; touch a/new; touch a/b/c/d/x
+    let script = "touch a/b/made a/b/c/made; cat a/hidden; cat a/note; echo; ls a; touch a/new; touch a/b/c/d/x
         mv a/b/c a/b/moved; ls shut; cat shut/inner; cd a/b && pwd";
     let said = scene.says(mounts, script);
     assert!(scene.path("a/b/made").exists() && scene.path("a/b/c/made").exists(), "{said}");
     assert!(scene.path("a/b/c").exists() && !scene.path("a/b/c/d/x").exists(), "{said}");
     for part in [
         "a/hidden: No such file or directory",
+        "to be read",
         "cannot open directory 'a': Permission denied",
         "'a/new': Read-only file system",
         "'a/b/c/d/x': Read-only file system",
@@ -211,11 +221,18 @@ fn something_open_below_something_closed() {
 #[test]
 fn an_empty_root_holds_what_was_put_there_and_cannot_be_written() {
     let Some(scene) = Scene::new() else { return };
-    let system = ["/usr", "/bin", "/lib", "/lib64", "/etc"].map(PathBuf::from);
-    let read_only = system.into_iter().filter(|path| path.exists());
-    let read_only = read_only.map(|path| Mount::Bind { path, access: Access::ReadOnly });
-    let mut mounts = vec![Mount::Root(Root::Empty), Mount::Devices];
-    mounts.extend(read_only);
+    let mut mounts = vec![Mount::Root(Root::Empty)];
+    let system = ["/bin", "/lib", "/lib64", "/etc", "/usr"].map(PathBuf::from);
+    let (links, directories): (Vec<_>, Vec<_>) =
+        system.into_iter().filter(|path| path.exists()).partition(|path| path.is_symlink());
+    for path in links {
+        let target = fs::read_link(&path).unwrap();
+        mounts.push(Mount::Link { path, target });
+    }
+    mounts.push(Mount::Devices);
+    for path in directories {
+        mounts.push(Mount::Bind { path, access: Access::ReadOnly });
+    }
     mounts.extend([scene.workspace(), Mount::Processes, Mount::SealRoot]);
     let said = scene.says(mounts, "touch here && echo made; echo x > /foo; ls -d /sys /var; ls /");
     assert!(said.contains("made") && said.contains("Read-only file system"), "{said}");

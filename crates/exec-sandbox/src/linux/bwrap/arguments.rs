@@ -49,6 +49,9 @@ pub enum Unexpressible {
         /// What was mounted below before.
         covered: PathBuf,
     },
+    /// bubblewrap follows links.
+    #[error("bubblewrap cannot protect the link {0:?}; the builtin engine can")]
+    PinLink(PathBuf),
     /// Something is mounted before the root is.
     #[error("the view does not begin with its root")]
     NoRoot,
@@ -82,34 +85,51 @@ fn argument_list(view: &View, around: &Surroundings<'_>) -> Result<Vec<Vec<u8>>,
     }
     let Some(Mount::Root(root)) = view.mounts.first() else { return Err(Unexpressible::NoRoot) };
     for (index, mount) in view.mounts.iter().enumerate() {
+        list.seal_masks(place(mount))?;
         list.mount(mount, &view.mounts[..index], *root, around)?;
     }
+    list.seal_masks(None)?;
     list.words(&["--cap-drop", "ALL"]);
-    match list.0.len() {
+    match list.arguments.len() {
         count if count > ARGUMENTS_MAX - ARGUMENTS_RESERVED => Err(Unexpressible::TooMany(count)),
-        _ => Ok(list.0),
+        _ => Ok(list.arguments),
     }
 }
 
 #[derive(Default)]
-struct List(Vec<Vec<u8>>);
+struct List {
+    arguments: Vec<Vec<u8>>,
+    /// Masks that are still writable, each below the one before: bubblewrap makes the mount points
+    /// in them itself, so they are sealed when nothing more comes below.
+    unsealed: Vec<PathBuf>,
+}
 
 impl List {
     fn words(&mut self, words: &[&str]) {
-        self.0.extend(words.iter().map(|word| word.as_bytes().to_vec()));
+        self.arguments.extend(words.iter().map(|word| word.as_bytes().to_vec()));
+    }
+
+    /// Seals the masks that the next mount is not below; all, if there is none.
+    fn seal_masks(&mut self, next: Option<&Path>) -> Result<(), Unexpressible> {
+        let below =
+            |mask: &PathBuf| next.is_some_and(|next| next != mask && next.starts_with(mask));
+        while let Some(mask) = self.unsealed.pop_if(|mask| !below(mask)) {
+            self.at("--remount-ro", &mask)?;
+        }
+        Ok(())
     }
 
     /// An option and its path.
     fn at(&mut self, option: &str, path: &Path) -> Result<(), Unexpressible> {
         self.words(&[option]);
-        self.0.push(checked(path)?.to_vec());
+        self.arguments.push(checked(path)?.to_vec());
         Ok(())
     }
 
     /// An option, a source on the host, and where it goes.
-    fn from_to(&mut self, option: &str, from: &Path, to: &Path) -> Result<(), Unexpressible> {
+    fn bind_at(&mut self, option: &str, from: &Path, to: &Path) -> Result<(), Unexpressible> {
         self.at(option, from)?;
-        self.0.push(checked(to)?.to_vec());
+        self.arguments.push(checked(to)?.to_vec());
         Ok(())
     }
 
@@ -122,20 +142,23 @@ impl List {
     ) -> Result<(), Unexpressible> {
         let slash = Path::new("/");
         match mount {
-            Mount::Root(Root::HostReadOnly) => self.from_to("--ro-bind", slash, slash),
-            Mount::Root(Root::HostWritable) => self.from_to("--bind", slash, slash),
+            Mount::Root(Root::HostReadOnly) => self.bind_at("--ro-bind", slash, slash),
+            Mount::Root(Root::HostWritable) => self.bind_at("--bind", slash, slash),
             Mount::Root(Root::Empty) => self.at("--tmpfs", slash),
             Mount::Devices => self.at("--dev", Path::new("/dev")),
             Mount::SharedMemory => {
                 let shm = Path::new("/dev/shm");
-                self.from_to("--bind-try", shm, shm)
+                self.bind_at("--bind-try", shm, shm)
             }
-            Mount::Bind { path, access } => self.from_to(bind(*access), path, path),
+            Mount::Bind { path, access } => self.bind_at(bind(*access), path, path),
             Mount::Pin(path) => self.pin(path, before),
-            Mount::MaskDirectory { path, mode, passages } => {
+            Mount::PinLink(path) => Err(Unexpressible::PinLink(path.clone())),
+            Mount::Link { path, target } => self.link(path, target),
+            // Files to mount on need not be made: bubblewrap does, where it mounts a file.
+            Mount::MaskDirectory { path, mode, passages, files: _ } => {
                 self.mask_directory(path, *mode, passages)
             }
-            Mount::MaskFile(path) => self.from_to("--ro-bind", around.empty_file, path),
+            Mount::MaskFile(path) => self.bind_at("--ro-bind", around.empty_file, path),
             Mount::Processes => self.processes(root, around),
             Mount::SealRoot => self.at("--remount-ro", slash),
         }
@@ -153,7 +176,7 @@ impl List {
                 access = given(mount, access);
             }
         }
-        self.from_to(bind(access), path, path)
+        self.bind_at(bind(access), path, path)
     }
 
     fn mask_directory(
@@ -173,7 +196,19 @@ impl List {
             self.words(&["--perms", "111"]);
             self.at("--dir", passage)?;
         }
-        self.at("--remount-ro", path)
+        self.unsealed.push(path.to_owned());
+        Ok(())
+    }
+
+    fn link(&mut self, path: &Path, target: &Path) -> Result<(), Unexpressible> {
+        let says = target.as_os_str().as_bytes();
+        if says.contains(&0) || says.is_empty() {
+            return Err(Unexpressible::Path(target.to_owned()));
+        }
+        self.words(&["--symlink"]);
+        self.arguments.push(says.to_vec());
+        self.arguments.push(checked(path)?.to_vec());
+        Ok(())
     }
 
     fn processes(&mut self, root: Root, around: &Surroundings<'_>) -> Result<(), Unexpressible> {
@@ -181,13 +216,14 @@ impl List {
         // An empty root has no `/sys`, and needs none made.
         let there = |path: &&PathBuf| root != Root::Empty || path.starts_with("/proc");
         for path in around.covers.read_only.iter().filter(there) {
-            self.from_to("--ro-bind", path, path)?;
+            self.bind_at("--ro-bind", path, path)?;
         }
         for path in around.covers.hidden_files.iter().filter(there) {
-            self.from_to("--ro-bind", around.empty_file, path)?;
+            self.bind_at("--ro-bind", around.empty_file, path)?;
         }
         for path in around.covers.hidden_directories.iter().filter(there) {
             self.mask_directory(path, MaskMode::Listed, &[])?;
+            self.seal_masks(None)?;
         }
         Ok(())
     }
@@ -209,6 +245,8 @@ fn place(mount: &Mount) -> Option<&Path> {
         Mount::Processes => Some(Path::new("/proc")),
         Mount::Bind { path, .. }
         | Mount::Pin(path)
+        | Mount::PinLink(path)
+        | Mount::Link { path, .. }
         | Mount::MaskDirectory { path, .. }
         | Mount::MaskFile(path) => Some(path),
         Mount::SealRoot => None,
@@ -220,7 +258,7 @@ fn given(mount: &Mount, before: Access) -> Access {
     match mount {
         Mount::Root(Root::HostWritable) | Mount::Devices | Mount::SharedMemory => Access::Writable,
         Mount::Bind { access, .. } => *access,
-        Mount::Pin(_) | Mount::SealRoot => before,
+        Mount::Pin(_) | Mount::PinLink(_) | Mount::Link { .. } | Mount::SealRoot => before,
         Mount::Root(Root::HostReadOnly | Root::Empty)
         | Mount::MaskDirectory { .. }
         | Mount::MaskFile(_)
@@ -279,7 +317,7 @@ mod tests {
 
     fn masked(path: &str, mode: MaskMode, passages: &[&str]) -> Mount {
         let passages = passages.iter().map(PathBuf::from).collect();
-        Mount::MaskDirectory { path: path.into(), mode, passages }
+        Mount::MaskDirectory { path: path.into(), mode, passages, files: vec![] }
     }
 
     const HOST: Mount = Mount::Root(Root::HostReadOnly);
@@ -320,8 +358,27 @@ mod tests {
             ],
             "--ro-bind / / --bind /r /r
              --perms 111 --tmpfs /r/a --perms 111 --dir /r/a/b --perms 111 --dir /r/a/b/c
-             --remount-ro /r/a --bind /r/a/b /r/a/b --ro-bind /r/a/b/c /r/a/b/c
+             --bind /r/a/b /r/a/b --ro-bind /r/a/b/c /r/a/b/c --remount-ro /r/a
              --perms 000 --tmpfs /r/x --remount-ro /r/x",
+        );
+    }
+
+    #[test]
+    fn masks_are_sealed_after_the_last_mount_below_them() {
+        check(
+            vec![
+                HOST,
+                masked("/a", MaskMode::Passage, &["/a/b"]),
+                masked("/a/b", MaskMode::Passage, &[]),
+                bound("/a/b/file", Access::ReadOnly),
+                bound("/a/other", Access::ReadOnly),
+                masked("/ab", MaskMode::Closed, &[]),
+                Mount::SealRoot,
+            ],
+            "--ro-bind / / --perms 111 --tmpfs /a --perms 111 --dir /a/b
+             --perms 111 --tmpfs /a/b --ro-bind /a/b/file /a/b/file --remount-ro /a/b
+             --ro-bind /a/other /a/other --remount-ro /a
+             --perms 000 --tmpfs /ab --remount-ro /ab --remount-ro /",
         );
     }
 
@@ -330,12 +387,13 @@ mod tests {
         check(
             vec![
                 Mount::Root(Root::Empty),
+                Mount::Link { path: "/bin".into(), target: "usr/bin".into() },
                 Mount::Devices,
                 bound("/usr", Access::ReadOnly),
                 Mount::Processes,
                 Mount::SealRoot,
             ],
-            "--tmpfs / --dev /dev --ro-bind /usr /usr
+            "--tmpfs / --symlink usr/bin /bin --dev /dev --ro-bind /usr /usr
              --proc /proc --ro-bind /proc/sys /proc/sys --ro-bind /proc/mtrr /proc/mtrr
              --ro-bind /state/empty /proc/kcore
              --perms 555 --tmpfs /proc/scsi --remount-ro /proc/scsi
@@ -400,6 +458,11 @@ mod tests {
             let found = listed(vec![HOST, bound(path, Access::ReadOnly)], Network::Host);
             assert_eq!(found, Err(Unexpressible::Path(path.into())), "{path:?}");
         }
+        let link = |target: &str| Mount::Link { path: "/bin".into(), target: target.into() };
+        assert!(listed(vec![HOST, link("")], Network::Host).is_err());
+        assert!(listed(vec![HOST, link("a\0b")], Network::Host).is_err());
+        let pinned = listed(vec![HOST, Mount::PinLink("/l".into())], Network::Host);
+        assert_eq!(pinned, Err(Unexpressible::PinLink("/l".into())));
         assert!(listed(vec![HOST, bound("/a/..b/.c", Access::ReadOnly)], Network::Host).is_ok());
         assert_eq!(listed(vec![], Network::Host), Err(Unexpressible::NoRoot));
         assert_eq!(listed(vec![Mount::Devices, HOST], Network::Host), Err(Unexpressible::NoRoot));

@@ -17,7 +17,7 @@ pub fn empty_file(directory: &Path) -> io::Result<PathBuf> {
     let made = OpenOptions::new()
         .write(true)
         .create_new(true)
-        .mode(0)
+        .mode(0o000)
         .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
         .open(&path);
     match made {
@@ -47,7 +47,7 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         assert!(empty_file(dir.path()).is_err());
         fs::write(&path, "x").unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
         assert!(empty_file(dir.path()).is_err());
         fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink("/dev/null", &path).unwrap();

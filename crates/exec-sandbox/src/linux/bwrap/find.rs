@@ -125,9 +125,9 @@ fn candidates(places: &Places) -> Vec<PathBuf> {
 }
 
 fn examine(path: &Path, patience: Duration) -> Result<Bwrap, Rejection> {
-    let path = fs::canonicalize(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Rejection::Missing,
-        _ => Rejection::Silent(error.to_string()),
+    let path = fs::canonicalize(path).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ENOTDIR) => Rejection::Missing,
+        _ => silent(error),
     })?;
     only_root_can_change(&path)?;
     let metadata = fs::metadata(&path).map_err(silent)?;
