@@ -3,5 +3,7 @@
 mod bounded;
 pub mod bpf;
 pub mod bwrap;
+pub mod landlock;
+pub mod probe;
 pub mod proc_covers;
 pub mod seccomp;
