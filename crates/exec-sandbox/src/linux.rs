@@ -4,6 +4,7 @@ mod bounded;
 pub mod bpf;
 pub mod bwrap;
 pub mod landlock;
+pub mod placeholders;
 pub mod probe;
 pub mod proc_covers;
 pub mod seccomp;
