@@ -255,11 +255,9 @@ impl<'a> Reader<'a> {
             5 => Step::Root(self.root()?),
             6 => Step::Devices { terminal: self.flag()? },
             7 => Step::SharedMemory,
-            8 => Step::Bind {
-                path: self.path()?,
-                writable: self.flag()?,
-                witness: self.witness()?,
-            },
+            8 => {
+                Step::Bind { path: self.path()?, writable: self.flag()?, witness: self.witness()? }
+            }
             9 => Step::Pin { path: self.path()?, witness: self.witness()? },
             10 => Step::MaskDirectory {
                 path: self.path()?,

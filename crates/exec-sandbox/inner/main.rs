@@ -130,9 +130,7 @@ impl State {
                 self.ruleset = Some(lock::ruleset(file_rights, scopes)?);
                 Ok(())
             }
-            Step::LandlockAllow { path, rights } => {
-                lock::allow_path(self.ruleset()?, path, rights)
-            }
+            Step::LandlockAllow { path, rights } => lock::allow_path(self.ruleset()?, path, rights),
             Step::LandlockAllowDescriptor { descriptor, rights } => {
                 lock::allow_descriptor(self.ruleset()?, descriptor, rights);
                 Ok(())

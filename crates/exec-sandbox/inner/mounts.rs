@@ -81,12 +81,10 @@ fn make_file_system(
     const CLOSE_ON_EXEC: usize = 1;
     const SET_STRING: usize = 1;
     const CREATE: usize = 6;
-    let context =
-        sys::with_text(nr_new::FSOPEN, kind, |kind| [kind, CLOSE_ON_EXEC, 0, 0, 0, 0])?;
+    let context = sys::with_text(nr_new::FSOPEN, kind, |kind| [kind, CLOSE_ON_EXEC, 0, 0, 0, 0])?;
     let context = Fd::new(context);
     for (key, value) in options {
-        let args =
-            [context.raw(), SET_STRING, key.as_ptr().addr(), value.as_ptr().addr(), 0, 0];
+        let args = [context.raw(), SET_STRING, key.as_ptr().addr(), value.as_ptr().addr(), 0, 0];
         // SAFETY: both texts outlive the call.
         unsafe { sys::call(nr_new::FSCONFIG, args) }?;
     }

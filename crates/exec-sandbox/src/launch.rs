@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString};
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// The first number that a launch's descriptors get in the child.
@@ -75,7 +75,7 @@ impl fmt::Debug for Launch {
 
 /// The server's end of the status channel.
 pub struct StatusChannel {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
     explain: Box<dyn Fn(u32) -> String + Send + Sync>,
     is_executing: bool,
 }
@@ -119,12 +119,12 @@ impl StatusChannel {
         socket: OwnedFd,
         explain: impl Fn(u32) -> String + Send + Sync + 'static,
     ) -> Self {
-        StatusChannel { socket, explain: Box::new(explain), is_executing: false }
+        StatusChannel { socket: Arc::new(socket), explain: Box::new(explain), is_executing: false }
     }
 
     /// What becomes readable when there is something to [`receive`](Self::receive).
-    pub fn as_descriptor(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+    pub fn descriptor(&self) -> Arc<OwnedFd> {
+        self.socket.clone()
     }
 }
 
@@ -150,9 +150,19 @@ mod channel {
                         return Outcome::Pending;
                     }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => return Outcome::Failed(Failure::new("hear of the set-up", error)),
+                    Err(error) => {
+                        return Outcome::Failed(Failure::new("hear of the set-up", error));
+                    }
                 }
             }
+        }
+
+        /// Whether the other side has gone.
+        pub fn is_closed(&self) -> bool {
+            let fd = self.socket.as_raw_fd();
+            let mut poll = libc::pollfd { fd, events: 0, revents: 0 };
+            // SAFETY: one valid pollfd.
+            unsafe { libc::poll(&raw mut poll, 1, 0) > 0 }
         }
 
         fn interpret(&mut self, message: &[u8], reporter: i32) -> Outcome {
@@ -192,10 +202,8 @@ mod channel {
             let mut message = [0; STATUS_BYTES];
             // Room for one `ucred` with its header, aligned as control messages are.
             let mut control = [0_u64; 8];
-            let mut part = libc::iovec {
-                iov_base: message.as_mut_ptr().cast(),
-                iov_len: message.len(),
-            };
+            let mut part =
+                libc::iovec { iov_base: message.as_mut_ptr().cast(), iov_len: message.len() };
             // SAFETY: msghdr is plain data, for which zero is valid.
             let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
             header.msg_iov = &raw mut part;
@@ -204,8 +212,7 @@ mod channel {
             header.msg_controllen = size_of_val(&control) as _;
             let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
             // SAFETY: the header points to buffers that are as long as it says.
-            let count =
-                unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut header, flags) };
+            let count = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut header, flags) };
             match usize::try_from(count) {
                 Err(_) => Err(io::Error::last_os_error()),
                 Ok(0) => Ok(None),
@@ -222,8 +229,8 @@ mod channel {
             && first.cmsg_type == libc::SCM_CREDENTIALS
             && first.cmsg_len as usize >= size_of::<libc::cmsghdr>() + size_of::<libc::ucred>();
         // SAFETY: a message of this type holds a `ucred`, and its length says so too.
-        let sender =
-            is_sender.then(|| unsafe { libc::CMSG_DATA(first).cast::<libc::ucred>().read_unaligned() });
+        let sender = is_sender
+            .then(|| unsafe { libc::CMSG_DATA(first).cast::<libc::ucred>().read_unaligned() });
         sender.map(|sender| sender.pid)
     }
 }

@@ -12,7 +12,8 @@ use std::sync::{Arc, OnceLock, PoisonError};
 mod format;
 
 pub(crate) use format::{
-    Deed, MAGIC, Object, PROGRAM_BYTES_MAX, RootKind, STATUS_BYTES, Sink, Status, Step, Steps, Texts,
+    Deed, MAGIC, Object, PROGRAM_BYTES_MAX, RootKind, STATUS_BYTES, Sink, Status, Step, Steps,
+    Texts,
 };
 
 use crate::launch::{FIRST_DESCRIPTOR, Failure, Launch, Program, SignalTarget, StatusChannel};
@@ -69,7 +70,8 @@ impl Script {
         self.push(command);
         let program = sealed(c"exec-program", &self.bytes, Contents::Data);
         let program = program.map_err(|error| Failure::new("write the program", error))?;
-        let (server, inside) = status_channel().map_err(|error| Failure::new("make a channel", error))?;
+        let (server, inside) =
+            status_channel().map_err(|error| Failure::new("make a channel", error))?;
         let status = StatusChannel::new(server, move |step| steps.explain(step));
         Ok(Ready { descriptors: vec![program, inside], status })
     }
@@ -144,9 +146,8 @@ fn in_words(step: &Step<'_>) -> String {
 /// A path as a program has it.
 pub(crate) fn c_path(path: &Path) -> Result<CString, Failure> {
     use std::os::unix::ffi::OsStrExt;
-    CString::new(path.as_os_str().as_bytes()).map_err(|error| {
-        Failure::new(format!("name {}", path.display()), io::Error::other(error))
-    })
+    CString::new(path.as_os_str().as_bytes())
+        .map_err(|error| Failure::new(format!("name {}", path.display()), io::Error::other(error)))
 }
 
 /// The program as an open file, written once.
