@@ -238,6 +238,10 @@ pub fn make_link(target: &CStr, dir: usize, path: &CStr) -> Result<(), Errno> {
     unsafe { call(nr::SYMLINKAT, [target, dir, path.as_ptr().addr(), 0, 0, 0]) }.map(drop)
 }
 
+pub fn change_mode(dir: usize, path: &CStr, mode: u32) -> Result<(), Errno> {
+    with_text(nr::FCHMODAT, path, |path| [dir, path, mode as usize, 0, 0, 0]).map(drop)
+}
+
 /// Writes everything at once, or fails.
 pub fn write(fd: usize, bytes: &[u8]) -> Result<(), Errno> {
     // SAFETY: the bytes are valid for reads of their length.

@@ -152,16 +152,20 @@ impl View {
                 let mask = sys::open_plain(self.base.raw(), name, sys::O_DIRECTORY);
                 let mask = mask.at(Deed::Target)?;
                 for passage in passages {
-                    let below = below(path, passage)?;
-                    sys::make_dir(mask.raw(), below, 0o755).or_else(exists).at(Deed::Target)?;
+                    sys::make_dir(mask.raw(), below(path, passage)?, 0o700)
+                        .or_else(exists)
+                        .at(Deed::Target)?;
                 }
                 for file in files {
-                    let below = below(path, file)?;
-                    sys::make_file(mask.raw(), below, 0).or_else(exists).at(Deed::Target)?;
+                    sys::make_file(mask.raw(), below(path, file)?, 0)
+                        .or_else(exists)
+                        .at(Deed::Target)?;
                 }
-                let mode = mode as usize;
-                let change = |name| [self.base.raw(), name, mode, 0, 0, 0];
-                sys::with_text(nr::FCHMODAT, name, change).at(Deed::Target)?;
+                // Passed but not listed, once everything is in them.
+                for passage in passages {
+                    sys::change_mode(mask.raw(), below(path, passage)?, 0o111).at(Deed::Target)?;
+                }
+                sys::change_mode(self.base.raw(), name, mode).at(Deed::Target)?;
             }
         }
         if !is_bare {

@@ -1,6 +1,8 @@
 //! What a launch has to do, as data: comparable in tests, printable for people, the same for every
 //! engine.
 
+mod build;
+
 use std::path::PathBuf;
 
 /// Everything that stands between a command and the host.
