@@ -1,6 +1,8 @@
 //! What a launch has to do, as data: comparable in tests, printable for people, the same for every
 //! engine.
 
+mod build;
+
 use std::path::PathBuf;
 
 /// Everything that stands between a command and the host.
@@ -37,8 +39,11 @@ pub struct View {
     pub writable: Vec<PathBuf>,
 }
 
-/// One step of making the view. All paths are absolute, lexically normal and as the command sees
-/// them; where a source has no member of its own it is the same path on the host.
+/// One step of making the view. All paths are absolute, lexically normal, free of links and as the
+/// command sees them; where a source has no member of its own it is the same path on the host.
+///
+/// A mount point exists already, except directly in an empty root and in the private `/dev`: there
+/// it is made, with its parents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mount {
     /// What `/` is to begin with.
@@ -56,6 +61,16 @@ pub enum Mount {
     },
     /// A directory mounted on itself as it is, so that it can be neither renamed nor removed.
     Pin(PathBuf),
+    /// A symbolic link mounted on itself, so that it can be neither renamed, removed nor led
+    /// elsewhere. Needs `open_tree` and `move_mount`, both without following.
+    PinLink(PathBuf),
+    /// A symbolic link like the host's, in an empty root: only there, and before any other mount.
+    Link {
+        /// Where; its parents are made.
+        path: PathBuf,
+        /// What it says, as on the host.
+        target: PathBuf,
+    },
     /// An empty, unchangeable directory instead of what is there.
     MaskDirectory {
         /// What is hidden.
@@ -65,6 +80,8 @@ pub enum Mount {
         /// Directories made inside before it is sealed, shallow first: mount points for what is
         /// reopened below.
         passages: Vec<PathBuf>,
+        /// Empty files made inside after them: mount points for files that are reopened.
+        files: Vec<PathBuf>,
     },
     /// An empty file instead of what is there, of no use to anyone (`0000`).
     MaskFile(PathBuf),

@@ -1,0 +1,10 @@
+//! Enforcement on Linux: namespaces, mounts, filters, and what this host has of them.
+
+mod bounded;
+pub mod bpf;
+pub mod builtin;
+pub mod bwrap;
+pub(crate) mod inner;
+pub mod proc_covers;
+pub mod seccomp;
+mod second_layer;
