@@ -6,6 +6,10 @@
 //!
 //! Only the last step touches the system. A policy that cannot be enforced is refused before that.
 
+pub mod denial;
+pub mod explain;
 pub mod legacy;
 pub mod plan;
 pub mod policy;
+pub mod seatbelt;
+pub mod windows;
