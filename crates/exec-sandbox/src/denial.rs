@@ -7,6 +7,7 @@
 //! fine name for a directory, does not count inside a word with a slash.
 
 use std::collections::VecDeque;
+use std::sync::LazyLock;
 
 /// What system calls say when they are refused.
 const MESSAGES: [&[u8]; 4] = [
@@ -17,9 +18,6 @@ const MESSAGES: [&[u8]; 4] = [
 ];
 /// What mechanisms are called.
 const MECHANISMS: [&[u8]; 3] = [b"seccomp", b"sandbox", b"landlock"];
-/// No keyword is longer.
-const KEYWORD_BYTES_MAX: usize = 23;
-const _: () = assert!(MESSAGES[0].len() == KEYWORD_BYTES_MAX);
 
 /// Ended by the filter: a call of a foreign architecture.
 const KILLED_BY_FILTER: i32 = 128 + 31;
@@ -34,7 +32,7 @@ pub enum Stream {
 }
 
 /// Looks at a command's output as it comes.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Scanner {
     stdout: Text,
     stderr: Text,
@@ -52,19 +50,24 @@ impl Scanner {
         if self.found() {
             return;
         }
-        match stream {
-            Stream::Stdout => self.stdout.feed(bytes),
-            Stream::Stderr => self.stderr.feed(bytes),
+        let (text, other) = match stream {
+            Stream::Stdout => (&mut self.stdout, self.stderr),
+            Stream::Stderr => (&mut self.stderr, self.stdout),
+        };
+        text.feed(bytes);
+        match other == Text::default() {
+            // As long as the other is silent, this is all there is.
+            true => self.both = *text,
+            false => self.both.feed(bytes),
         }
-        self.both.feed(bytes);
     }
 
     /// Whether a command that ended like this was refused something.
     pub fn verdict(&self, exit_code: i32) -> bool {
         // A name can be the last thing that was said.
         let pending = self.stdout.pending || self.stderr.pending || self.both.pending;
-        let found = self.found() || pending;
-        exit_code != 0 && (found || exit_code == KILLED_BY_FILTER)
+        let denied = self.found() || pending || exit_code == KILLED_BY_FILTER;
+        exit_code != 0 && denied
     }
 
     fn found(&self) -> bool {
@@ -72,11 +75,11 @@ impl Scanner {
     }
 }
 
-/// One text, of which only the end is kept.
-#[derive(Debug, Default)]
+/// How far one text has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Text {
-    /// In lower case: the bytes that a keyword may end with.
-    tail: VecDeque<u8>,
+    /// How much of which keyword it ends with.
+    state: u8,
     /// Whether the word so far has a slash in it.
     path: bool,
     /// Whether the word so far has a mechanism's name in it; a slash may still come.
@@ -86,42 +89,100 @@ struct Text {
 
 impl Text {
     fn feed(&mut self, bytes: &[u8]) {
+        let automaton = &*AUTOMATON;
         for &byte in bytes {
+            if byte == b'/' {
+                (self.path, self.pending) = (true, false);
+            } else if automaton.ends_word[usize::from(byte)] {
+                self.found |= self.pending;
+                self.path = false;
+            }
+            self.state = automaton.next[usize::from(self.state)][usize::from(byte)];
+            match automaton.ends[usize::from(self.state)] {
+                End::Nowhere => {}
+                End::Message => self.found = true,
+                End::Mechanism => self.pending |= !self.path,
+            }
             if self.found {
                 return;
             }
-            self.push(byte.to_ascii_lowercase());
         }
-    }
-
-    fn push(&mut self, byte: u8) {
-        if byte == b'/' {
-            (self.path, self.pending) = (true, false);
-        } else if ends_word(byte) {
-            self.found = self.pending;
-            self.path = false;
-        }
-        if self.tail.len() >= KEYWORD_BYTES_MAX {
-            self.tail.pop_front();
-        }
-        self.tail.push_back(byte);
-        // Most bytes end no keyword.
-        if !matches!(byte, b'd' | b'm' | b'e' | b'p' | b'x' | b'k') {
-            return;
-        }
-        self.found |= MESSAGES.iter().any(|keyword| self.ends_with(keyword));
-        self.pending |= !self.path && MECHANISMS.iter().any(|keyword| self.ends_with(keyword));
-    }
-
-    fn ends_with(&self, keyword: &[u8]) -> bool {
-        self.tail.len() >= keyword.len()
-            && self.tail.iter().rev().zip(keyword.iter().rev()).all(|(have, want)| have == want)
     }
 }
 
-/// Whether a path could not go on with this byte, as far as messages are written.
-fn ends_word(byte: u8) -> bool {
-    byte <= b' ' || b"\"'`:;,()[]<>=|".contains(&byte)
+/// What a state has reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Nowhere,
+    Message,
+    Mechanism,
+}
+
+/// All keywords at once, in either case: a state is the longest beginning of one that the text ends
+/// with, and state 0 is none.
+struct Automaton {
+    next: Vec<[u8; 256]>,
+    ends: Vec<End>,
+    /// Whether a path could not go on with this byte, as far as messages are written.
+    ends_word: [bool; 256],
+}
+
+static AUTOMATON: LazyLock<Automaton> = LazyLock::new(Automaton::new);
+
+// A state is a byte of a keyword, or none.
+const _: () = {
+    let (mut bytes, mut at) = (1, 0);
+    while at < MESSAGES.len() {
+        bytes += MESSAGES[at].len();
+        at += 1;
+    }
+    at = 0;
+    while at < MECHANISMS.len() {
+        bytes += MECHANISMS[at].len();
+        at += 1;
+    }
+    assert!(bytes <= 256);
+};
+
+impl Automaton {
+    fn new() -> Self {
+        let mut beginnings = vec![&b""[..]];
+        for keyword in MESSAGES.iter().chain(&MECHANISMS) {
+            for length in 1..=keyword.len() {
+                if !beginnings.contains(&&keyword[..length]) {
+                    beginnings.push(&keyword[..length]);
+                }
+            }
+        }
+        let step = |from: &[u8], byte: u8| {
+            let mut text: VecDeque<u8> = from.iter().copied().chain([byte]).collect();
+            loop {
+                let known = beginnings.iter().position(|it| *it == text.make_contiguous());
+                if let Some(state) = known {
+                    return u8::try_from(state).expect("counted above");
+                }
+                text.pop_front();
+            }
+        };
+        let next = beginnings
+            .iter()
+            .map(|from| std::array::from_fn(|byte| step(from, lower(byte))))
+            .collect();
+        let end = |text: &&[u8]| match (MESSAGES.contains(text), MECHANISMS.contains(text)) {
+            (true, _) => End::Message,
+            (_, true) => End::Mechanism,
+            _ => End::Nowhere,
+        };
+        let ends_word = std::array::from_fn(|byte| {
+            let byte = lower(byte);
+            byte <= b' ' || b"\"'`:;,()[]<>=|".contains(&byte)
+        });
+        Self { next, ends: beginnings.iter().map(end).collect(), ends_word }
+    }
+}
+
+fn lower(byte: usize) -> u8 {
+    u8::try_from(byte).unwrap_or_default().to_ascii_lowercase()
 }
 
 #[cfg(test)]
@@ -184,9 +245,31 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn a_false_start_loses_nothing() {
         let mut scanner = Scanner::new();
         scanner.feed(Stream::Stdout, &vec![b'x'; 1 << 20]);
-        assert!(scanner.both.tail.len() <= KEYWORD_BYTES_MAX);
+        scanner.feed(Stream::Stdout, b"permissionpermission seccoseccom sasandboxes");
+        assert!(!scanner.found());
+        scanner.feed(Stream::Stdout, b" ");
+        assert!(scanner.verdict(1));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn messages_are_found_wherever_chunks_end(
+            before in "[a-z /]{0,30}", after in "[a-z /]{0,30}", cuts in proptest::collection::vec(0..80_usize, 0..6),
+            keyword in proptest::sample::select(MESSAGES.to_vec()),
+        ) {
+            let text = [before.as_bytes(), keyword, after.as_bytes()].concat();
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
+            cuts.extend([0, text.len()]);
+            cuts.sort_unstable();
+            let mut scanner = Scanner::new();
+            for (index, pair) in cuts.windows(2).enumerate() {
+                let stream = if index % 2 == 0 { Stream::Stdout } else { Stream::Stderr };
+                scanner.feed(stream, &text[pair[0]..pair[1]]);
+            }
+            proptest::prop_assert!(scanner.verdict(1));
+        }
     }
 }
