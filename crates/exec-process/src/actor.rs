@@ -27,7 +27,7 @@ use tokio::time::Sleep;
 use crate::log::Exit;
 use crate::process::Process;
 use crate::state::{Ending, Stdin};
-use crate::sys;
+use crate::sys::{self, Usage};
 
 /// One read, and so the largest chunk. As much as a pipe holds unless it is made larger.
 const READ_BYTES: usize = 64 << 10;
@@ -52,7 +52,7 @@ struct Actor {
     outputs: [Option<Output>; 2],
     /// Registered only while the child does not take its input as fast as it comes.
     stdin: Option<AsyncFd<Arc<OwnedFd>>>,
-    exit_code: Option<i32>,
+    exit: Option<(i32, Usage)>,
     exit_turns: u32,
     deadline: Option<Pin<Box<Sleep>>>,
 }
@@ -94,7 +94,7 @@ pub(crate) fn start(
         pidfd: Some(watch(Arc::new(pidfd), Interest::READABLE)?),
         outputs: [first, output(stderr, Stream::Stderr, Interest::READABLE)?],
         stdin: None,
-        exit_code: None,
+        exit: None,
         exit_turns: 0,
         deadline: None,
     };
@@ -112,7 +112,7 @@ pub(crate) fn start(
     Ok(())
 }
 
-fn watch(fd: Arc<OwnedFd>, interest: Interest) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
+pub(crate) fn watch(fd: Arc<OwnedFd>, interest: Interest) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
     // SAFETY: the descriptor must stay open, and be the same, until it is deregistered. The
     // `AsyncFd` holds an owner of it, which can neither be replaced nor closed before that.
     let watched = unsafe { AsyncFd::register_with_interest(fd, interest) };
@@ -127,12 +127,12 @@ impl Actor {
         let exiting = self.poll_exit(cx);
         let before = self.process.progress();
         let drained = self.read_outputs(cx);
-        if let Some(code) = exiting {
+        if let Some(exit) = exiting {
             // What the child itself wrote comes before its exit; what it left behind may write for
             // ever, and is waited for no longer than for a pipe's worth.
             self.exit_turns += 1;
             if !matches!(drained, Drained::Budget) || self.exit_turns > EXIT_TURNS {
-                self.exited(code);
+                self.exited(exit);
             }
         }
         let closed = self.poll_close(cx);
@@ -145,29 +145,29 @@ impl Actor {
         closed
     }
 
-    /// The exit code, once the child can be waited for and until it is in the log.
-    fn poll_exit(&mut self, cx: &mut Context<'_>) -> Option<i32> {
+    /// The exit code and usage, once the child can be waited for and until they are in the log.
+    fn poll_exit(&mut self, cx: &mut Context<'_>) -> Option<(i32, Usage)> {
         if let Some(pidfd) = &self.pidfd
             && let Poll::Ready(ready) = pidfd.poll_read_ready(cx)
         {
-            let status = sys::try_wait(pidfd.get_ref().as_fd());
+            let status = sys::try_wait_with_usage(pidfd.get_ref().as_fd());
             match (status, ready) {
                 (Ok(None), Ok(mut guard)) => {
                     guard.clear_ready();
                     return self.poll_exit(cx);
                 }
                 (Ok(None), Err(_)) => {}
-                (Ok(Some(status)), _) => self.reaped(status.code()),
+                (Ok(Some((status, usage))), _) => self.reaped(status.code(), usage),
                 // Somebody else waited for our child: its code is lost.
-                (Err(_), _) => self.reaped(-1),
+                (Err(_), _) => self.reaped(-1, Usage::default()),
             }
         }
-        self.exit_code.filter(|_| self.process.state().exit.is_none())
+        self.exit.filter(|_| self.process.state().exit.is_none())
     }
 
-    fn reaped(&mut self, code: i32) {
+    fn reaped(&mut self, code: i32, usage: Usage) {
         self.pidfd = None;
-        self.exit_code = Some(code);
+        self.exit = Some((code, usage));
         let mut state = self.process.lock();
         state.reaped = true;
         if matches!(state.ending, Ending::Graceful(_)) {
@@ -175,9 +175,9 @@ impl Actor {
         }
     }
 
-    fn exited(&mut self, code: i32) {
+    fn exited(&mut self, (code, usage): (i32, Usage)) {
         let mut state = self.process.lock();
-        state.log.exited(Exit { code, sandbox_denied: false });
+        state.log.exited(Exit { code, sandbox_denied: false, usage });
         drop(state);
         self.deadline = None;
     }

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use exec_sandbox::launch::Failure;
+
 /// Why a process could not be started or reached.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -17,6 +19,9 @@ pub enum Error {
     /// The operating system refused.
     #[error("{}", os_text(.0))]
     Spawn(#[source] io::Error),
+    /// What was to confine the command could not be set up; nothing of it ran.
+    #[error("cannot confine the command: cannot {0}")]
+    Confine(#[source] Failure),
     /// The process has been terminated.
     #[error("failed to write to process stdin")]
     WriteAfterTerminate,

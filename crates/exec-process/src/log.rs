@@ -12,6 +12,7 @@ use std::ops::ControlFlow;
 use exec_protocol::process::Stream;
 
 use crate::head_tail::HeadTail;
+use crate::sys::Usage;
 
 /// The bounds of one log.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +62,8 @@ pub struct Exit {
     pub code: i32,
     /// The sandbox was probably the reason.
     pub sandbox_denied: bool,
+    /// What it used.
+    pub usage: Usage,
 }
 
 /// Where the life of a process stands.
@@ -310,7 +313,11 @@ mod tests {
         snapshot_bytes_max: 8,
     };
 
-    const EXIT: Exit = Exit { code: 3, sandbox_denied: false };
+    const EXIT: Exit = Exit {
+        code: 3,
+        sandbox_denied: false,
+        usage: Usage { cpu: std::time::Duration::ZERO, memory_bytes_max: 0 },
+    };
 
     fn followed(log: &mut OutputLog) -> String {
         let mut text = String::new();

@@ -2,7 +2,7 @@
 //! it. The child itself belongs to the task in `actor.rs`.
 
 use std::ops::ControlFlow;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,17 +10,19 @@ use std::time::Duration;
 use exec_protocol::id::{ProcessId, WriteId};
 use exec_protocol::limits::WRITE_IDS_MAX;
 use exec_protocol::process::{Stream, TerminalSize, WriteStatus};
+use exec_sandbox::launch::Launch;
 use futures_util::task::AtomicWaker;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::actor;
 use crate::env::Environment;
 use crate::error::Error;
+use crate::launch;
 use crate::log::{Event, LogLimits, LogState, OutputLog, ReadPage};
 use crate::spec::{Spec, Stdio};
 use crate::state::{Ending, State, Stdin};
 use crate::stdin::{StdinQueue, WriteIds};
-use crate::sys::{self, ChildStdio, Containment};
+use crate::sys::{self, Containment, Spawned};
 
 /// Places in the queue to one child's stdin.
 pub(crate) const STDIN_PLACES: u32 = 128;
@@ -39,6 +41,8 @@ pub struct Process {
     id_json: Box<str>,
     spec: Spec,
     pid: i32,
+    /// Who passes signals on to the command, if that is not the child itself.
+    signals: Option<OwnedFd>,
     state: Mutex<State>,
     /// Set while the watcher knows of news it has not looked at yet.
     announced: AtomicBool,
@@ -73,19 +77,43 @@ impl Process {
         let strings = spec.exec_strings()?;
         // Nobody asks for it again, and it may be large.
         spec.env = Environment::new();
-        let stdio = match spec.stdio {
-            Stdio::Pipes { stdin } => ChildStdio::Pipes { stdin },
-            Stdio::Terminal(size) => ChildStdio::Pty { rows: size.rows, cols: size.cols },
-        };
         let spawned = sys::spawn(&sys::SpawnRequest {
             argv: &strings.argv,
             program: &strings.candidates,
             env: &strings.env,
             cwd: &strings.cwd,
-            stdio,
+            stdio: spec.stdio.for_child(),
             containment,
+            launch: None,
         })
         .map_err(Error::Spawn)?;
+        Self::adopt(id, spec, limits, watcher, spawned, None)
+    }
+
+    /// As [`start`](Self::start), for a command that is confined by what was made ready in `launch`,
+    /// out of the same specification. Returns once the command runs; if it does not come to that,
+    /// nothing is left of it, also when nobody waits for the answer any more.
+    pub async fn launch(
+        id: ProcessId,
+        mut spec: Spec,
+        launch: Launch,
+        limits: LogLimits,
+        containment: &Containment,
+        watcher: Arc<dyn Watcher>,
+    ) -> Result<Arc<Self>, Error> {
+        spec.env = Environment::new();
+        let (spawned, signals) = launch::start(launch, spec.stdio.for_child(), containment).await?;
+        Self::adopt(id, spec, limits, watcher, spawned, signals)
+    }
+
+    fn adopt(
+        id: ProcessId,
+        spec: Spec,
+        limits: LogLimits,
+        watcher: Arc<dyn Watcher>,
+        spawned: Spawned,
+        signals: Option<OwnedFd>,
+    ) -> Result<Arc<Self>, Error> {
         let terminal = matches!(spec.stdio, Stdio::Terminal(_));
         let stdout = spawned.stdout.map(Arc::new);
         let stdin = match (terminal, spawned.stdin, &stdout) {
@@ -99,6 +127,7 @@ impl Process {
             id_json: json_string(id.as_str()),
             id,
             pid: spawned.pid,
+            signals,
             state: Mutex::new(State {
                 log,
                 stdin,
@@ -347,7 +376,15 @@ impl Process {
         if state.reaped {
             return Ok(());
         }
-        sys::signal_group(self.pid, libc::SIGINT).map_err(Error::Signal)
+        self.signal(libc::SIGINT).map_err(Error::Signal)
+    }
+
+    /// For a child that has not been waited for.
+    fn signal(&self, signal: i32) -> std::io::Result<()> {
+        match &self.signals {
+            Some(passes_on) => sys::signal_process(passes_on.as_fd(), signal),
+            None => sys::signal_group(self.pid, signal),
+        }
     }
 
     /// Kills every descendant at once. False when the process has exited; then nothing is done.
@@ -372,7 +409,7 @@ impl Process {
         if state.ending == Ending::No && !state.reaped {
             state.ending = Ending::Graceful(grace);
             // Nobody in the group left to signal: the exit is about to be seen.
-            sys::signal_group(self.pid, libc::SIGTERM).ok();
+            self.signal(libc::SIGTERM).ok();
         }
         drop(state);
         self.actor.wake();

@@ -8,6 +8,7 @@ use exec_protocol::process::TerminalSize;
 
 use crate::env::Environment;
 use crate::error::Error;
+use crate::sys::ChildStdio;
 
 /// Where the C library looks when there is no `PATH`.
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
@@ -39,17 +40,31 @@ pub enum Stdio {
     Terminal(TerminalSize),
 }
 
+impl Stdio {
+    pub(crate) fn for_child(self) -> ChildStdio {
+        match self {
+            Stdio::Pipes { stdin } => ChildStdio::Pipes { stdin },
+            Stdio::Terminal(size) => ChildStdio::Pty { rows: size.rows, cols: size.cols },
+        }
+    }
+}
+
 /// The strings of one `execve`.
 #[derive(Debug)]
-pub(crate) struct ExecStrings {
-    pub(crate) argv: Vec<CString>,
-    pub(crate) candidates: Vec<CString>,
-    pub(crate) env: Vec<CString>,
-    pub(crate) cwd: CString,
+pub struct ExecStrings {
+    /// The arguments as the program sees them, its own name first.
+    pub argv: Vec<CString>,
+    /// The files to try, in order.
+    pub candidates: Vec<CString>,
+    /// The environment, as `NAME=value`.
+    pub env: Vec<CString>,
+    /// The working directory.
+    pub cwd: CString,
 }
 
 impl Spec {
-    pub(crate) fn exec_strings(&self) -> Result<ExecStrings, Error> {
+    /// What the system call wants, or why there is no such thing.
+    pub fn exec_strings(&self) -> Result<ExecStrings, Error> {
         let program = self.argv.first().ok_or(Error::NoProgram)?;
         if program.is_empty() {
             return Err(Error::NoProgram);

@@ -2,9 +2,12 @@
 
 mod bounded;
 pub mod bpf;
+pub mod builtin;
 pub mod bwrap;
+pub(crate) mod inner;
 pub mod landlock;
 pub mod placeholders;
 pub mod probe;
 pub mod proc_covers;
 pub mod seccomp;
+mod second_layer;

@@ -20,9 +20,10 @@ mod linux;
 
 #[cfg(target_os = "linux")]
 pub use linux::{
-    ChildStdio, ContainedGroup, Containment, ExitStatus, Mechanism, SpawnRequest, Spawned,
-    descriptor_limit, needs_reaping, raise_descriptor_limit, read, reap_strangers, set_window_size,
-    shorten_time_slice, signal_group, spawn, try_wait, write,
+    ChildStdio, ContainedGroup, Containment, ExitStatus, Mechanism, SpawnRequest, Spawned, Usage,
+    descriptor_limit, needs_reaping, open_pidfd, raise_descriptor_limit, read, reap_strangers,
+    set_window_size, shorten_time_slice, signal_group, signal_process, spawn, try_wait,
+    try_wait_with_usage, write,
 };
 
 #[cfg(not(target_os = "linux"))]

@@ -4,24 +4,35 @@
 //! system calls only; no allocation, no lock, no panic, no thread-local storage.
 
 use std::ffi::{CStr, CString, c_char, c_void};
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::raw::{self, Errno};
-use super::{descriptors, signals, tag};
+use super::{capabilities, descriptors, signals, tag};
 
 /// TIOCSCTTY, in the width of a register.
 const TAKE_TERMINAL: usize = 0x540e;
 
+/// CLONE_NEWPID.
+const NEW_PROCESS_NAMESPACE: u64 = 0x2000_0000;
+
 /// Everything the child needs, prepared by the parent, and the place for its error.
 pub(super) struct ChildPlan<'a> {
     pub(super) candidates: &'a [CString],
+    /// Executed instead of the candidates; above the numbers of `extra`.
+    pub(super) program: Option<RawFd>,
     /// Ends with a null pointer, as does `env`.
     pub(super) argv: &'a [*const c_char],
     pub(super) env: &'a [*const c_char],
     pub(super) cwd: &'a CStr,
     /// For 0, 1 and 2; none of them is one of those numbers.
     pub(super) stdio: [RawFd; 3],
+    /// For 3 and so on; all of them are above those numbers.
+    pub(super) extra: &'a [OwnedFd],
+    /// The `CLONE_NEW` flags of its own namespaces.
+    pub(super) namespaces: u64,
+    /// Kept over the exec.
+    pub(super) capabilities: u64,
     /// Whether stdin is a terminal that the child is to control.
     pub(super) has_terminal: bool,
     pub(super) server_pid: i32,
@@ -53,8 +64,10 @@ pub(super) extern "C" fn run(plan: *const c_void) -> ! {
 fn prepare(plan: &ChildPlan<'_>) -> Result<(), Errno> {
     raw::new_session()?;
     raw::die_with_parent(libc::SIGKILL)?;
-    // The server may have died before the line above; then nobody would end this child.
-    if raw::parent_pid() != plan.server_pid {
+    // The server may have died before the line above; then nobody would end this child. In a process
+    // namespace of its own it sees no parent, and its program has to find out.
+    let sees_parent = plan.namespaces & NEW_PROCESS_NAMESPACE == 0;
+    if sees_parent && raw::parent_pid() != plan.server_pid {
         raw::exit(127);
     }
     let [stdin, stdout, stderr] = plan.stdio;
@@ -73,8 +86,14 @@ fn prepare(plan: &ChildPlan<'_>) -> Result<(), Errno> {
         descriptors::set(limit)?;
     }
     raw::change_dir(plan.cwd)?;
+    capabilities::keep_over_exec(plan.capabilities)?;
+    let mut next: RawFd = 3;
+    for descriptor in plan.extra {
+        raw::dup_onto(descriptor.as_raw_fd(), next)?;
+        next += 1;
+    }
     // Marked, not closed: a failed exec still needs nothing of them, and exec closes them in one go.
-    raw::close_from(3, libc::CLOSE_RANGE_CLOEXEC)?;
+    raw::close_from(next.cast_unsigned(), libc::CLOSE_RANGE_CLOEXEC)?;
     signals::reset(plan.reset_signals);
     signals::set_mask(0)?;
     Ok(())
@@ -83,9 +102,15 @@ fn prepare(plan: &ChildPlan<'_>) -> Result<(), Errno> {
 /// Tries the candidates in order. Returns only with an error: as with `execvp`, a candidate that may
 /// not be executed is remembered and one that does not exist is passed over.
 fn execute(plan: &ChildPlan<'_>) -> Errno {
+    let (argv, env) = (plan.argv.as_ptr().addr(), plan.env.as_ptr().addr());
+    if let Some(program) = plan.program {
+        let empty = c"".as_ptr().addr();
+        let args = [program as usize, empty, argv, env, libc::AT_EMPTY_PATH as usize, 0];
+        // SAFETY: the arrays hold C strings and end with a null pointer.
+        return unsafe { raw::syscall(libc::SYS_execveat, args) }.err().unwrap_or(libc::EIO);
+    }
     let mut result = libc::ENOENT;
     for candidate in plan.candidates {
-        let (argv, env) = (plan.argv.as_ptr().addr(), plan.env.as_ptr().addr());
         let args = [candidate.as_ptr().addr(), argv, env, 0, 0, 0];
         // SAFETY: the path is a C string, the arrays hold C strings and end with a null pointer.
         match unsafe { raw::syscall(libc::SYS_execve, args) } {

@@ -33,13 +33,15 @@ pub(super) struct Cloned {
 }
 
 /// Runs `entry` in a child that shares the server's memory, and returns once it has executed a
-/// program or exited. Only the calling thread is suspended.
+/// program or exited. Only the calling thread is suspended. `namespaces` are the `CLONE_NEW` flags of
+/// those it does not share with the server.
 ///
 /// # Safety
 /// All signals must be blocked. `entry` must be sound to run with `argument` while the caller is
 /// suspended, must not allocate, lock, panic or use thread-local storage, and must fit the stack.
 pub(super) unsafe fn vfork(
     call: CloneCall<'_>,
+    namespaces: u64,
     entry: extern "C" fn(*const c_void) -> !,
     argument: *const c_void,
 ) -> Result<Cloned, Errno> {
@@ -48,7 +50,7 @@ pub(super) unsafe fn vfork(
         None => ChildStack::new().map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?,
     };
     let mut pidfd: RawFd = -1;
-    let flags = (libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD) as u64;
+    let flags = (libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD) as u64 | namespaces;
     let value = match call {
         CloneCall::Clone3 { cgroup } => {
             let args = libc::clone_args {

@@ -5,6 +5,7 @@
 //! and code in a fork of the server (`guardian`, `sweep`). The last two may neither allocate nor
 //! lock, since another thread may have held that lock when the child was made.
 
+mod capabilities;
 mod child;
 mod clone;
 mod descriptors;
@@ -30,4 +31,6 @@ pub use latency::shorten_time_slice;
 pub use reap::{needs_reaping, reap_strangers};
 pub use spawn::{SpawnRequest, Spawned, spawn};
 pub use stdio::{ChildStdio, read, set_window_size, write};
-pub use wait::{ExitStatus, signal_group, try_wait};
+pub use wait::{
+    ExitStatus, Usage, open_pidfd, signal_group, signal_process, try_wait, try_wait_with_usage,
+};

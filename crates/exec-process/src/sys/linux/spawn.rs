@@ -7,9 +7,11 @@
 use std::ffi::{CStr, CString, c_char};
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+use exec_sandbox::launch::{Launch, Program};
 
 use super::child::{self, ChildPlan};
 use super::clone::{self, CloneCall, Cloned};
@@ -31,10 +33,13 @@ pub struct SpawnRequest<'a> {
     pub env: &'a [CString],
     /// The working directory.
     pub cwd: &'a CStr,
-    /// What the child gets as 0, 1 and 2. It inherits no other descriptor.
+    /// What the child gets as 0, 1 and 2. It inherits no other descriptor but a launch's.
     pub stdio: ChildStdio,
     /// Who answers for its end.
     pub containment: &'a Containment,
+    /// How the program is started, if not as the server's equal: the descriptors it gets besides, the
+    /// namespaces it is in, and the open file that is executed instead of `program`.
+    pub launch: Option<&'a Launch>,
 }
 
 /// A child that has executed its program.
@@ -71,13 +76,21 @@ impl fmt::Debug for Spawned {
 pub fn spawn(request: &SpawnRequest<'_>) -> io::Result<Spawned> {
     let stdio = Stdio::open(request.stdio)?;
     let (argv, env) = (pointers(request.argv), pointers(request.env));
+    let launch = request.launch;
     let mut plan = ChildPlan {
         candidates: request.program,
+        program: launch.and_then(|launch| match &launch.program {
+            Program::Descriptor(program) => Some(program.as_raw_fd()),
+            Program::Path(_) => None,
+        }),
         argv: &argv,
         env: &env,
         cwd: request.cwd,
         stdio: stdio.child,
-        has_terminal: stdio.has_terminal,
+        extra: launch.map_or(&[], |launch| &launch.descriptors),
+        namespaces: launch.map_or(0, |launch| launch.clone_flags),
+        capabilities: launch.map_or(0, |launch| launch.capabilities),
+        has_terminal: stdio.has_terminal && launch.is_none_or(|launch| !launch.takes_terminal),
         server_pid: std::process::id().cast_signed(),
         tag: None,
         descriptor_limit: descriptors::for_children(),
@@ -113,6 +126,10 @@ fn place(
             Err(errno @ (libc::EAGAIN | libc::ENOMEM)) => {
                 return Err(io::Error::from_raw_os_error(errno));
             }
+            // Nor is it if namespaces are forbidden.
+            Err(errno @ (libc::EPERM | libc::ENOSPC | libc::EUSERS)) if plan.namespaces != 0 => {
+                return Err(io::Error::from_raw_os_error(errno));
+            }
             Err(errno) => {
                 let error = io::Error::from_raw_os_error(errno);
                 tracing::warn!(%error, "cannot start a child in its cgroup");
@@ -131,6 +148,8 @@ fn launch_without_cgroup(plan: &mut ChildPlan<'_>) -> Result<Cloned, Errno> {
     static CLONE3_REFUSED: AtomicBool = AtomicBool::new(false);
     if !CLONE3_REFUSED.load(Ordering::Relaxed) {
         match launch(plan, CloneCall::Clone3 { cgroup: None }) {
+            // With namespaces it may be those that are refused, which says nothing of the call.
+            Err(libc::EPERM | libc::EINVAL) if plan.namespaces != 0 => {}
             Err(libc::ENOSYS | libc::EPERM | libc::EINVAL) => {
                 CLONE3_REFUSED.store(true, Ordering::Relaxed);
             }
@@ -150,7 +169,7 @@ fn launch(plan: &mut ChildPlan<'_>, call: CloneCall<'_>) -> Result<Cloned, Errno
         let _blocked = AllBlocked::new()?;
         // SAFETY: signals are blocked; `child::run` keeps the rules of a shared memory, and the plan
         // stays where it is, unchanged, until the child no longer shares it.
-        unsafe { clone::vfork(call, child::run, ptr::from_ref(plan).cast()) }
+        unsafe { clone::vfork(call, plan.namespaces, child::run, ptr::from_ref(plan).cast()) }
     })
 }
 
@@ -171,10 +190,14 @@ mod tests {
         let argv = pointers(&argv);
         let mut plan = ChildPlan {
             candidates: &candidates,
+            program: None,
             argv: &argv,
             env: &[ptr::null()],
             cwd: c"/",
             stdio: stdio.child,
+            extra: &[],
+            namespaces: 0,
+            capabilities: 0,
             has_terminal: false,
             server_pid: std::process::id().cast_signed(),
             tag: None,

@@ -2,8 +2,10 @@
 
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
+use super::raw::raw_result;
 use super::{raw, reap};
 
 /// How a process ended.
@@ -33,14 +35,42 @@ impl ExitStatus {
     }
 }
 
+/// What a process used, with all descendants that were waited for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Time on a processor, in programs and in the kernel for them.
+    pub cpu: Duration,
+    /// The most memory that one of them had at a time.
+    pub memory_bytes_max: u64,
+}
+
+impl Usage {
+    fn new(usage: &libc::rusage) -> Self {
+        let span = |time: libc::timeval| {
+            let seconds = Duration::from_secs(time.tv_sec.unsigned_abs());
+            seconds + Duration::from_micros(time.tv_usec.unsigned_abs())
+        };
+        let kilobytes = usage.ru_maxrss.unsigned_abs();
+        let cpu = span(usage.ru_utime) + span(usage.ru_stime);
+        Usage { cpu, memory_bytes_max: kilobytes.saturating_mul(1024) }
+    }
+}
+
 /// Reaps the child behind `pidfd` if it has ended. The descriptor becomes readable when that is so.
 pub fn try_wait(pidfd: BorrowedFd<'_>) -> io::Result<Option<ExitStatus>> {
-    reap::reaping(|| wait(pidfd, libc::WNOHANG)).map(|ended| ended.map(|(_, status)| status))
+    Ok(try_wait_with_usage(pidfd)?.map(|(status, _)| status))
+}
+
+/// As [`try_wait`], and what the child used.
+pub fn try_wait_with_usage(pidfd: BorrowedFd<'_>) -> io::Result<Option<(ExitStatus, Usage)>> {
+    let mut usage = Usage::default();
+    let ended = reap::reaping(|| wait(pidfd, libc::WNOHANG, &mut usage))?;
+    Ok(ended.map(|(_, status)| (status, usage)))
 }
 
 /// Waits for a child that is known to be about to end.
 pub(super) fn wait_for_end(pidfd: BorrowedFd<'_>) -> io::Result<()> {
-    reap::reaping(|| wait(pidfd, libc::__WALL)).map(drop)
+    reap::reaping(|| wait(pidfd, libc::__WALL, &mut Usage::default())).map(drop)
 }
 
 /// Waits until a process has ended, at most so many milliseconds.
@@ -58,18 +88,27 @@ pub(super) fn send_kill(pidfd: BorrowedFd<'_>) {
     unsafe { raw::syscall(libc::SYS_pidfd_send_signal, args) }.ok();
 }
 
-fn wait(pidfd: BorrowedFd<'_>, options: c_int) -> io::Result<Option<(i32, ExitStatus)>> {
+fn wait(
+    pidfd: BorrowedFd<'_>,
+    options: c_int,
+    usage: &mut Usage,
+) -> io::Result<Option<(i32, ExitStatus)>> {
     loop {
-        // SAFETY: siginfo_t is plain data, for which zero is valid.
-        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        let (id, options) = (pidfd.as_raw_fd() as libc::id_t, libc::WEXITED | options);
-        // SAFETY: the descriptor is open and `info` has room for the answer.
-        if unsafe { libc::waitid(libc::P_PIDFD, id, &raw mut info, options) } == 0 {
-            return Ok(interpret(&info));
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
+        // SAFETY: both are plain data, for which zero is valid.
+        let (mut info, mut used): (libc::siginfo_t, libc::rusage) =
+            unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        let (id, options) = (pidfd.as_raw_fd() as usize, (libc::WEXITED | options) as usize);
+        let (answer, used_at) = ((&raw mut info).addr(), (&raw mut used).addr());
+        let args = [libc::P_PIDFD as usize, id, answer, options, used_at, 0];
+        // The C library's `waitid` cannot ask for the usage.
+        // SAFETY: the descriptor is open, `info` and `used` have room for the answers.
+        match unsafe { raw::syscall(libc::SYS_waitid, args) } {
+            Ok(_) => {
+                *usage = Usage::new(&used);
+                return Ok(interpret(&info));
+            }
+            Err(libc::EINTR) => {}
+            Err(errno) => return Err(io::Error::from_raw_os_error(errno)),
         }
     }
 }
@@ -96,4 +135,21 @@ pub fn signal_group(pid: i32, signal: i32) -> io::Result<()> {
         return Ok(());
     }
     Err(io::Error::last_os_error())
+}
+
+/// A descriptor of a process that is no child of the server, for [`signal_process`]. The caller makes
+/// sure that the number still was that process's.
+pub fn open_pidfd(pid: i32) -> io::Result<OwnedFd> {
+    let pid = usize::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: takes numbers and makes a descriptor.
+    raw_result(
+        unsafe { raw::syscall(libc::SYS_pidfd_open, [pid, 0, 0, 0, 0, 0]) }.and_then(raw::owned),
+    )
+}
+
+/// Sends a signal to one process.
+pub fn signal_process(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
+    let args = [pidfd.as_raw_fd() as usize, signal as usize, 0, 0, 0, 0];
+    // SAFETY: without a siginfo the call takes numbers only.
+    raw_result(unsafe { raw::syscall(libc::SYS_pidfd_send_signal, args) }).map(drop)
 }

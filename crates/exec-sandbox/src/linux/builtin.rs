@@ -1,0 +1,182 @@
+//! A plan, carried out by the kernel alone: namespaces made by the server's `clone`, and everything
+//! inside them by `inner`.
+
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+
+use super::inner::{Object, RootKind, Script, Step, Texts, c_path};
+use super::second_layer;
+use crate::launch::{Command, Failure, Launch, joined};
+use crate::plan::{Access, Filter, MaskMode, Mount, Network, Plan, Root, View};
+
+/// Capabilities in the new user namespace that setting up takes; all are dropped before the command.
+const CAPABILITIES: u64 =
+    1 << CAP_SETPCAP | 1 << CAP_NET_ADMIN | 1 << CAP_SYS_ADMIN | 1 << CAP_SYS_RESOURCE;
+const CAP_SETPCAP: u32 = 8;
+const CAP_NET_ADMIN: u32 = 12;
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_SYS_RESOURCE: u32 = 24;
+
+/// What a launch takes besides plan and command.
+#[derive(Debug, Clone, Default)]
+pub struct Options<'a> {
+    /// The plan's filter, as the kernel takes it: eight bytes for each instruction.
+    pub filter: &'a [u8],
+    /// Resource limits: resource, soft, hard. There are no core dumps in any case.
+    pub limits: &'a [(u32, u64, u64)],
+    /// Whether the command may make user namespaces of its own.
+    pub nested_user_namespaces: bool,
+}
+
+/// Makes everything ready, or says what stands against it. Nothing has been done to the system then
+/// that does not go away with the launch.
+pub fn launch(
+    plan: &Plan,
+    command: &Command<'_>,
+    options: &Options<'_>,
+) -> Result<Launch, Failure> {
+    let mut script = Script::new();
+    if let Some(view) = &plan.view {
+        push_namespaces(&mut script, plan, options);
+        push_view(&mut script, view, command.terminal)?;
+    }
+    script.push(Step::Limit { resource: libc::RLIMIT_CORE, soft: 0, hard: 0 });
+    for &(resource, soft, hard) in options.limits {
+        script.push(Step::Limit { resource, soft, hard });
+    }
+    script.push(Step::NoNewPrivileges);
+    if let Some(view) = &plan.view {
+        second_layer::push(&mut script, view, command.terminal, second_layer::version())?;
+        script.push(Step::DropCapabilities);
+    }
+    if plan.filter != Filter::None {
+        script.push(Step::Filter { flags: 0, instructions: options.filter });
+    }
+    let is_alone = plan.view.is_some();
+    let ready = {
+        let list = |texts: &[CString]| joined(texts.iter().map(CString::as_c_str));
+        let (candidates, argv, env) =
+            (list(command.candidates), list(command.argv), list(command.env));
+        script.launch(Step::Command {
+            becomes: !is_alone,
+            terminal: command.terminal && is_alone,
+            cwd: &c_path(&plan.cwd)?,
+            candidates: texts(&candidates)?,
+            argv: texts(&argv)?,
+            env: texts(&env)?,
+        })?
+    };
+    let (flags, capabilities) = if is_alone {
+        ((libc::CLONE_NEWUSER | libc::CLONE_NEWPID).unsigned_abs().into(), CAPABILITIES)
+    } else {
+        (0, 0)
+    };
+    ready.executed(flags, capabilities, is_alone)
+}
+
+/// The user and process namespaces come with the process; it makes the others itself, so that the
+/// server does not wait for them.
+fn push_namespaces(script: &mut Script, plan: &Plan, options: &Options<'_>) {
+    // SAFETY: these calls take no arguments and cannot fail.
+    let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+    script.push(Step::Identity { uid, gid });
+    let flags = libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+    let flags = match plan.network {
+        Network::Isolated => flags | libc::CLONE_NEWNET,
+        Network::Host => flags,
+    };
+    script.push(Step::Unshare { flags: flags.unsigned_abs().into() });
+    if !options.nested_user_namespaces {
+        script.push(Step::NoUserNamespaces);
+    }
+    if plan.network == Network::Isolated {
+        script.push(Step::Loopback);
+    }
+}
+
+fn push_view(script: &mut Script, view: &View, terminal: bool) -> Result<(), Failure> {
+    for mount in &view.mounts {
+        push_mount(script, mount, view, terminal)?;
+    }
+    // What is mounted is compared as it is opened; the rest is looked at here.
+    let is_mounted = |path: &Path| view.mounts.iter().any(|mount| own_path(mount) == Some(path));
+    for witness in view.witnesses.iter().filter(|witness| !is_mounted(&witness.path)) {
+        let object = object(witness.device, witness.inode);
+        script.push(Step::Witness { path: &c_path(&witness.path)?, object });
+    }
+    script.push(Step::Enter);
+    Ok(())
+}
+
+fn push_mount(
+    script: &mut Script,
+    mount: &Mount,
+    view: &View,
+    terminal: bool,
+) -> Result<(), Failure> {
+    let path = own_path(mount).map(c_path).transpose()?.unwrap_or_default();
+    let path = path.as_c_str();
+    let witness = own_path(mount).and_then(|path| {
+        let witness = view.witnesses.iter().find(|witness| witness.path == path)?;
+        Some(object(witness.device, witness.inode))
+    });
+    match mount {
+        Mount::Root(root) => script.push(Step::Root(match root {
+            Root::HostReadOnly => RootKind::HostReadOnly,
+            Root::HostWritable => RootKind::HostWritable,
+            Root::Empty => RootKind::Empty,
+        })),
+        Mount::Devices => script.push(Step::Devices { terminal }),
+        Mount::SharedMemory => script.push(Step::SharedMemory),
+        Mount::Bind { access, .. } => {
+            script.push(Step::Bind { path, writable: *access == Access::Writable, witness });
+        }
+        Mount::Pin(_) | Mount::PinLink(_) => script.push(Step::Pin { path, witness }),
+        Mount::Link { target, .. } => script.push(Step::Link { path, target: &c_path(target)? }),
+        Mount::MaskDirectory { mode, passages, files, .. } => {
+            let mode = match mode {
+                MaskMode::Closed => 0o000,
+                MaskMode::Passage => 0o111,
+                MaskMode::Listed => 0o555,
+            };
+            let (passages, files) = (joined_paths(passages)?, joined_paths(files)?);
+            let (passages, files) = (texts(&passages)?, texts(&files)?);
+            script.push(Step::MaskDirectory { path, mode, passages, files, witness });
+        }
+        Mount::MaskFile(_) => script.push(Step::MaskFile { path, witness }),
+        Mount::Processes => script.push(Step::Processes),
+        Mount::SealRoot => script.push(Step::SealRoot),
+    }
+    Ok(())
+}
+
+/// The path that a mount is about, if it names one.
+fn own_path(mount: &Mount) -> Option<&Path> {
+    match mount {
+        Mount::Bind { path, .. }
+        | Mount::Pin(path)
+        | Mount::PinLink(path)
+        | Mount::Link { path, .. }
+        | Mount::MaskDirectory { path, .. }
+        | Mount::MaskFile(path) => Some(path),
+        Mount::Root(_)
+        | Mount::Devices
+        | Mount::SharedMemory
+        | Mount::Processes
+        | Mount::SealRoot => None,
+    }
+}
+
+fn object(device: u64, inode: u64) -> Object {
+    Object { major: libc::major(device), minor: libc::minor(device), inode }
+}
+
+fn joined_paths(paths: &[PathBuf]) -> Result<Vec<u8>, Failure> {
+    let paths: Vec<CString> = paths.iter().map(|path| c_path(path)).collect::<Result<_, _>>()?;
+    Ok(joined(paths.iter().map(CString::as_c_str)))
+}
+
+fn texts(bytes: &[u8]) -> Result<Texts<'_>, Failure> {
+    let malformed = || Failure::new("write the program", std::io::ErrorKind::InvalidData.into());
+    Texts::new(bytes).ok_or_else(malformed)
+}
