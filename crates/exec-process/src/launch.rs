@@ -39,7 +39,8 @@ pub(crate) async fn start(
     .map_err(|source| confine("make namespaces for it", source))?;
     let child = Unfinished(Some(spawned));
     // The descriptors that only the child should have are closed here, or its end would go unnoticed.
-    let Launch { status, signals, .. } = launch;
+    let Launch { status, signals, descriptors, .. } = launch;
+    drop(descriptors);
     match watch(status, signals).await {
         Ok(passes_on) => match child.finished() {
             Some(spawned) => Ok((spawned, passes_on)),

@@ -2,12 +2,14 @@
 //! inside them by `inner`.
 
 use std::ffi::CString;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::inner::{Object, RootKind, Script, Step, Texts, c_path};
+use super::seccomp::{self, Nesting, Record};
 use super::second_layer;
 use crate::launch::{Command, Failure, Launch, joined};
-use crate::plan::{Access, Filter, MaskMode, Mount, Network, Plan, Root, View};
+use crate::plan::{Access, MaskMode, Mount, Network, Plan, Root, View};
 
 /// Capabilities in the new user namespace that setting up takes; all are dropped before the command.
 const CAPABILITIES: u64 =
@@ -20,12 +22,10 @@ const CAP_SYS_RESOURCE: u32 = 24;
 /// What a launch takes besides plan and command.
 #[derive(Debug, Clone, Default)]
 pub struct Options<'a> {
-    /// The plan's filter, as the kernel takes it: eight bytes for each instruction.
-    pub filter: &'a [u8],
     /// Resource limits: resource, soft, hard. There are no core dumps in any case.
     pub limits: &'a [(u32, u64, u64)],
-    /// Whether the command may make user namespaces of its own.
-    pub nested_user_namespaces: bool,
+    /// Whether the command may make namespaces of its own.
+    pub nesting: Nesting,
 }
 
 /// Makes everything ready, or says what stands against it. Nothing has been done to the system then
@@ -49,8 +49,12 @@ pub fn launch(
         second_layer::push(&mut script, view, command.terminal, second_layer::version())?;
         script.push(Step::DropCapabilities);
     }
-    if plan.filter != Filter::None {
-        script.push(Step::Filter { flags: 0, instructions: options.filter });
+    if let Some(filter) = seccomp::Options::for_plan(plan.filter, options.nesting, Record::Nothing)
+    {
+        let program = seccomp::program(filter).map_err(|error| {
+            Failure::new("make the system call filter", io::Error::other(error))
+        })?;
+        script.push(Step::Filter { flags: 0, instructions: program.bytes() });
     }
     let is_alone = plan.view.is_some();
     let ready = {
@@ -86,7 +90,7 @@ fn push_namespaces(script: &mut Script, plan: &Plan, options: &Options<'_>) {
         Network::Host => flags,
     };
     script.push(Step::Unshare { flags: flags.unsigned_abs().into() });
-    if !options.nested_user_namespaces {
+    if options.nesting == Nesting::Refused {
         script.push(Step::NoUserNamespaces);
     }
     if plan.network == Network::Isolated {
@@ -177,6 +181,6 @@ fn joined_paths(paths: &[PathBuf]) -> Result<Vec<u8>, Failure> {
 }
 
 fn texts(bytes: &[u8]) -> Result<Texts<'_>, Failure> {
-    let malformed = || Failure::new("write the program", std::io::ErrorKind::InvalidData.into());
+    let malformed = || Failure::new("write the program", io::ErrorKind::InvalidData.into());
     Texts::new(bytes).ok_or_else(malformed)
 }

@@ -240,3 +240,6 @@ fn raised(fd: OwnedFd) -> io::Result<OwnedFd> {
 fn check(value: libc::c_int) -> io::Result<libc::c_int> {
     if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
 }
+
+#[cfg(test)]
+mod format_tests;
