@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use exec_process::log::LogLimits;
@@ -13,6 +13,7 @@ use exec_protocol::id::ProcessId;
 use exec_protocol::process::{Stream, TerminalSize};
 use exec_sandbox::launch::Command;
 use exec_sandbox::linux::builtin::{self, Options};
+use exec_sandbox::linux::bwrap::{self, Places, Tools};
 use exec_sandbox::plan::{Filter, Mount, Network, Plan, Root, View, Witness};
 
 /// No wait in a test is longer. Only a failure comes near.
@@ -126,7 +127,11 @@ impl Bench {
             env: &strings.env,
             terminal: self.terminal,
         };
-        let launch = builtin::launch(&self.plan, &command, options).map_err(Error::Confine)?;
+        let launch = match bubblewrap() {
+            Some(tools) => bwrap::launch(tools, &self.plan, &command, options),
+            None => builtin::launch(&self.plan, &command, options),
+        };
+        let launch = launch.map_err(Error::Confine)?;
         let id = ProcessId::from("p");
         Process::launch(id, spec, launch, log_limits(), &self.containment, Arc::new(Nobody)).await
     }
@@ -190,6 +195,20 @@ pub(crate) async fn can_confine() -> bool {
             false
         }
     }
+}
+
+/// Names the directory with which all commands of this process are confined by bubblewrap.
+pub(crate) const BUBBLEWRAP: &str = "EXEC_PROCESS_TEST_BUBBLEWRAP";
+
+/// What bubblewrap takes, where the scenarios are to be played with it.
+fn bubblewrap() -> Option<&'static Tools> {
+    static TOOLS: OnceLock<Option<Tools>> = OnceLock::new();
+    let find = || {
+        let directory = PathBuf::from(std::env::var_os(BUBBLEWRAP)?);
+        let found = bwrap::find(&Places::default(), PATIENCE).unwrap();
+        Some(Tools::new(found, &directory).unwrap())
+    };
+    TOOLS.get_or_init(find).as_ref()
 }
 
 /// A directory of its own, with a path free of links; gone with the value.

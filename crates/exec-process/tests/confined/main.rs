@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use exec_sandbox::linux::bwrap;
+
 mod bench;
 
 mod locks;
@@ -69,4 +71,31 @@ async fn an_ordinary_user_is_confined_alike() {
         locks::all().await;
     }
     println!("all scenarios");
+}
+
+/// What cannot be the same when bubblewrap makes the view, and why.
+const NOT_WITH_BUBBLEWRAP: &[(&str, &str)] = &[
+    ("a_stream_ends_when_the_command_closes_it", "bubblewrap holds the streams to its own end"),
+    ("a_pinned_link_stays_what_it_is", "it cannot mount a link: refused"),
+    ("a_writable_host_keeps_its_kernel_closed", "root could change bubblewrap itself: refused"),
+    ("a_step_that_fails_is_named_and_leaves_nothing", "it does not say which step failed"),
+    ("what_was_replaced_since_the_plan_is_refused", "refused, but in other words"),
+    ("a_read_only_host_cannot_be_changed", "mounts that others cover are still listed as they are"),
+];
+
+#[test]
+fn bubblewrap_confines_alike() {
+    if bwrap::find(&bwrap::Places::default(), bench::PATIENCE).is_err() {
+        return exec_testkit::skip("confinement by bubblewrap: it is not installed");
+    }
+    let scratch = bench::Scratch::new();
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["::tests::", "--test-threads=2"]).env(bench::BUBBLEWRAP, &scratch.path);
+    for (scenario, _) in NOT_WITH_BUBBLEWRAP {
+        child.args(["--skip", scenario]);
+    }
+    let child = child.output().unwrap();
+    let (out, err) =
+        (String::from_utf8_lossy(&child.stdout), String::from_utf8_lossy(&child.stderr));
+    assert!(child.status.success() && out.contains("views::tests::"), "{out}{err}");
 }

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::inner::{Object, RootKind, Script, Step, Texts, c_path};
+use super::inner::{Object, Ready, RootKind, Script, Step, Texts, c_path};
 use super::seccomp::{self, Nesting, Record};
 use super::second_layer;
 use crate::launch::{Command, Failure, Launch, joined};
@@ -40,13 +40,31 @@ pub fn launch(
         push_namespaces(&mut script, plan, options);
         push_view(&mut script, view, command.terminal)?;
     }
+    push_locks(&mut script, plan, command.terminal, options)?;
+    let is_alone = plan.view.is_some();
+    let ready = ready(script, plan, command)?;
+    let (flags, capabilities) = if is_alone {
+        ((libc::CLONE_NEWUSER | libc::CLONE_NEWPID).unsigned_abs().into(), CAPABILITIES)
+    } else {
+        (0, 0)
+    };
+    ready.executed(flags, capabilities, is_alone)
+}
+
+/// What closes behind the set-up, whoever made the view.
+pub(super) fn push_locks(
+    script: &mut Script,
+    plan: &Plan,
+    terminal: bool,
+    options: &Options<'_>,
+) -> Result<(), Failure> {
     script.push(Step::Limit { resource: libc::RLIMIT_CORE, soft: 0, hard: 0 });
     for &(resource, soft, hard) in options.limits {
         script.push(Step::Limit { resource, soft, hard });
     }
     script.push(Step::NoNewPrivileges);
     if let Some(view) = &plan.view {
-        second_layer::push(&mut script, view, command.terminal, second_layer::version())?;
+        second_layer::push(script, view, terminal, second_layer::version())?;
         script.push(Step::DropCapabilities);
     }
     if let Some(filter) = seccomp::Options::for_plan(plan.filter, options.nesting, Record::Nothing)
@@ -56,26 +74,23 @@ pub fn launch(
         })?;
         script.push(Step::Filter { flags: 0, instructions: program.bytes() });
     }
+    Ok(())
+}
+
+/// The program with its command at the end. With a view it starts the command; without, it becomes
+/// the command.
+pub(super) fn ready(script: Script, plan: &Plan, command: &Command<'_>) -> Result<Ready, Failure> {
     let is_alone = plan.view.is_some();
-    let ready = {
-        let list = |texts: &[CString]| joined(texts.iter().map(CString::as_c_str));
-        let (candidates, argv, env) =
-            (list(command.candidates), list(command.argv), list(command.env));
-        script.launch(Step::Command {
-            becomes: !is_alone,
-            terminal: command.terminal && is_alone,
-            cwd: &c_path(&plan.cwd)?,
-            candidates: texts(&candidates)?,
-            argv: texts(&argv)?,
-            env: texts(&env)?,
-        })?
-    };
-    let (flags, capabilities) = if is_alone {
-        ((libc::CLONE_NEWUSER | libc::CLONE_NEWPID).unsigned_abs().into(), CAPABILITIES)
-    } else {
-        (0, 0)
-    };
-    ready.executed(flags, capabilities, is_alone)
+    let list = |texts: &[CString]| joined(texts.iter().map(CString::as_c_str));
+    let (candidates, argv, env) = (list(command.candidates), list(command.argv), list(command.env));
+    script.launch(Step::Command {
+        becomes: !is_alone,
+        terminal: command.terminal && is_alone,
+        cwd: &c_path(&plan.cwd)?,
+        candidates: texts(&candidates)?,
+        argv: texts(&argv)?,
+        env: texts(&env)?,
+    })
 }
 
 /// The user and process namespaces come with the process; it makes the others itself, so that the
@@ -171,7 +186,7 @@ fn own_path(mount: &Mount) -> Option<&Path> {
     }
 }
 
-fn object(device: u64, inode: u64) -> Object {
+pub(super) fn object(device: u64, inode: u64) -> Object {
     Object { major: libc::major(device), minor: libc::minor(device), inode }
 }
 

@@ -227,7 +227,7 @@ fn status_channel() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// Moves a descriptor out of the way.
-fn raised(fd: OwnedFd) -> io::Result<OwnedFd> {
+pub(crate) fn raised(fd: OwnedFd) -> io::Result<OwnedFd> {
     if fd.as_raw_fd() >= LOWEST {
         return Ok(fd);
     }
