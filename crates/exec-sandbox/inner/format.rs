@@ -7,7 +7,7 @@
 use core::ffi::CStr;
 
 /// The first bytes of a program. The last digit is the version of the format.
-pub const MAGIC: [u8; 8] = *b"inner\0\01";
+pub const MAGIC: [u8; 8] = *b"inner-01";
 
 /// A program is no longer than this: arguments and environment of a command fit many times over.
 pub const PROGRAM_BYTES_MAX: usize = 32 << 20;

@@ -215,11 +215,11 @@ fn status_channel() -> io::Result<(OwnedFd, OwnedFd)> {
         unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
     let (server, inside) = (raised(server)?, raised(inside)?);
     let yes: libc::c_int = 1;
-    let size = size_of_val(&yes) as libc::socklen_t;
+    const SIZE: libc::socklen_t = 4;
     let (level, option) = (libc::SOL_SOCKET, libc::SO_PASSCRED);
     // SAFETY: the option reads one int.
     check(unsafe {
-        libc::setsockopt(server.as_raw_fd(), level, option, (&raw const yes).cast(), size)
+        libc::setsockopt(server.as_raw_fd(), level, option, (&raw const yes).cast(), SIZE)
     })?;
     // SAFETY: takes numbers only.
     check(unsafe { libc::fcntl(server.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) })?;
