@@ -22,12 +22,15 @@ pub fn envelope(data: &[u8]) {
         }
     };
     let mut text = Vec::new();
+    let raw = |text| serde_json::from_str::<&RawValue>(text).expect("what was read is JSON");
     let written = match &message {
-        Message::Request(it) => jsonrpc::encode_request(&mut text, &it.id, &it.method, &it.params),
-        Message::Notification(it) => {
-            jsonrpc::encode_notification(&mut text, &it.method, &it.params)
+        Message::Request(it) => {
+            jsonrpc::encode_request(&mut text, &it.id, &it.method, &it.params.map(raw))
         }
-        Message::Response { id, result } => jsonrpc::encode_response(&mut text, id, result),
+        Message::Notification(it) => {
+            jsonrpc::encode_notification(&mut text, &it.method, &it.params.map(raw))
+        }
+        Message::Response { id, result } => jsonrpc::encode_response(&mut text, id, &raw(result)),
         Message::Error { id, error } => {
             jsonrpc::encode_error(&mut text, id, error);
             Ok(())
@@ -40,7 +43,7 @@ pub fn envelope(data: &[u8]) {
 
 /// All that a message says.
 fn describe(message: &Message<'_>) -> String {
-    let raw = |raw: Option<&RawValue>| raw.map_or("null", RawValue::get).to_owned();
+    let raw = |raw: Option<&str>| raw.unwrap_or("null").to_owned();
     match message {
         Message::Request(it) => format!("{:?} {:?} {}", it.id, it.method, raw(it.params)),
         Message::Notification(it) => format!("{:?} {}", it.method, raw(it.params)),
@@ -66,8 +69,8 @@ pub fn params(data: &[u8]) {
         decode(None)
     } else {
         // What is not JSON is refused with the envelope.
-        let Ok(raw) = serde_json::from_slice::<Box<RawValue>>(text) else { return };
-        decode(Some(&raw))
+        let Ok(raw) = serde_json::from_slice::<&RawValue>(text) else { return };
+        decode(Some(raw.get()))
     };
     if let Err(refusal) = outcome {
         assert!(!refusal.is_empty(), "a refusal says why");

@@ -327,7 +327,7 @@ fn encode<P: Serialize>(params: &P) -> Result<Box<RawValue>, ExecServerError> {
     to_raw_value(params).map_err(|error| ExecServerError::Protocol(error.to_string()))
 }
 
-fn decode<R: DeserializeOwned>(result: &RawValue) -> Result<R, ExecServerError> {
-    serde_json::from_str(result.get())
+fn decode<R: DeserializeOwned>(result: &str) -> Result<R, ExecServerError> {
+    serde_json::from_str(result)
         .map_err(|error| ExecServerError::Protocol(format!("unexpected result: {error}")))
 }

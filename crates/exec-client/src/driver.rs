@@ -13,6 +13,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use exec_protocol::jsonrpc::{self, RequestId};
+use exec_protocol::limits::MESSAGE_BYTES_MAX;
 use exec_protocol::session::InitializeParams;
 use exec_transport::Connection;
 use tokio::process::Child;
@@ -231,6 +232,7 @@ pub(crate) fn initialize_params(
         resume_session_id,
         extensions: options.extensions.clone(),
         attach: options.attach,
+        max_message_bytes: Some(MESSAGE_BYTES_MAX as u64),
     }
 }
 

@@ -91,7 +91,7 @@ async fn exchange(
         };
         match jsonrpc::decode(&message).map_err(protocol)? {
             Message::Response { id: answered, result } if answered == id => {
-                break serde_json::from_str(result.get()).map_err(protocol)?;
+                break serde_json::from_str(result).map_err(protocol)?;
             }
             Message::Error { id: answered, error }
                 if answered == id || answered == RequestId::UNREADABLE =>

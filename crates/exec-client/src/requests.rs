@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use crate::ExecServerError;
 
 /// Where an answer to a caller goes.
-pub(crate) type ReplySender = oneshot::Sender<Result<Box<RawValue>, ExecServerError>>;
+pub(crate) type ReplySender = oneshot::Sender<Result<Box<str>, ExecServerError>>;
 
 /// What to do with a request whose answer was lost with the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -161,20 +161,20 @@ impl Router {
         Ok(())
     }
 
-    fn handle_answer(&mut self, id: &RequestId, result: Result<&RawValue, RpcError>) {
+    fn handle_answer(&mut self, id: &RequestId, result: Result<&str, RpcError>) {
         let waiter = match id {
             RequestId::Number(number) => self.requests.answer(*number),
             RequestId::Text(_) => None,
         };
         match (waiter, result) {
             (Some(Waiter::Call(reply)), result) => {
-                answer(reply, result.map(ToOwned::to_owned).map_err(Into::into));
+                answer(reply, result.map(Into::into).map_err(Into::into));
             }
             (Some(Waiter::Start(id, reply)), Ok(result)) => {
                 if let Some(follower) = self.processes.get_mut(&id) {
                     follower.starting = false;
                 }
-                answer(reply, Ok(result.to_owned()));
+                answer(reply, Ok(result.into()));
                 self.fetch(&id);
                 self.sweep(&id);
             }
@@ -191,10 +191,10 @@ impl Router {
         }
     }
 
-    fn handle_page(&mut self, id: &ProcessId, result: Result<&RawValue, RpcError>) {
+    fn handle_page(&mut self, id: &ProcessId, result: Result<&str, RpcError>) {
         let Some(follower) = self.processes.get_mut(id) else { return };
         let page = result.map_err(|error| error.message).and_then(|page| {
-            serde_json::from_str(page.get()).map_err(|error| format!("unreadable page: {error}"))
+            serde_json::from_str(page).map_err(|error| format!("unreadable page: {error}"))
         });
         let events = match page {
             Ok(page) => follower.sequence.handle_page(page),
@@ -365,7 +365,7 @@ impl Drop for Router {
     }
 }
 
-fn answer(reply: ReplySender, result: Result<Box<RawValue>, ExecServerError>) {
+fn answer(reply: ReplySender, result: Result<Box<str>, ExecServerError>) {
     // A caller that no longer waits has nothing to be told.
     reply.send(result).ok();
 }

@@ -9,7 +9,7 @@ use crate::queue::QueueBounds;
 
 struct Started {
     queue: Arc<EventQueue>,
-    answer: oneshot::Receiver<Result<Box<RawValue>, ExecServerError>>,
+    answer: oneshot::Receiver<Result<Box<str>, ExecServerError>>,
 }
 
 fn start(router: &mut Router, id: &str) -> Started {
@@ -24,7 +24,7 @@ fn start(router: &mut Router, id: &str) -> Started {
 fn call(
     router: &mut Router,
     method: &'static str,
-) -> oneshot::Receiver<Result<Box<RawValue>, ExecServerError>> {
+) -> oneshot::Receiver<Result<Box<str>, ExecServerError>> {
     let (reply, answer) = oneshot::channel();
     router.handle_command(Command::Call { method, params: raw(&()), reply });
     answer

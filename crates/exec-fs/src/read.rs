@@ -49,6 +49,14 @@ impl FileReader {
         self.size
     }
 
+    /// What there is to read at most.
+    pub fn left(&self) -> usize {
+        if self.size == 0 {
+            return usize::MAX;
+        }
+        usize::try_from(self.size - self.read).unwrap_or(usize::MAX)
+    }
+
     /// Fills the piece, unless the file ends. 0 is the end.
     pub fn read(&mut self, piece: &mut [u8]) -> Result<usize, Error> {
         let wanted = self.wanted(piece.len());

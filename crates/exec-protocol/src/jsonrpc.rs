@@ -6,10 +6,9 @@
 use std::fmt;
 
 use serde::de::{DeserializeOwned, Error as _};
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::value::RawValue;
+use serde::{Deserialize, Serialize};
 
-use crate::scan;
+use crate::{scan, split};
 
 /// One decoded message, borrowing from its text.
 #[derive(Debug)]
@@ -23,7 +22,7 @@ pub enum Message<'a> {
         /// The id of the request.
         id: RequestId,
         /// Any JSON value.
-        result: &'a RawValue,
+        result: &'a str,
     },
     /// A bad answer.
     Error {
@@ -42,7 +41,7 @@ pub struct Request<'a> {
     /// Which method.
     pub method: String,
     /// Its parameters; absent is the same as `null`.
-    pub params: Option<&'a RawValue>,
+    pub params: Option<&'a str>,
 }
 
 /// A message without an answer.
@@ -51,7 +50,7 @@ pub struct Notification<'a> {
     /// What is notified.
     pub method: String,
     /// Its parameters.
-    pub params: Option<&'a RawValue>,
+    pub params: Option<&'a str>,
 }
 
 /// A request's id: a string or a signed 64-bit integer.
@@ -115,36 +114,42 @@ struct W3cTraceContext {
 }
 
 /// The members that matter, whatever else is there.
-#[derive(Deserialize)]
+#[derive(Default)]
 struct Members<'a> {
-    // Two layers, because a present `null` is a bad id and not an absent one.
-    #[serde(default, deserialize_with = "present")]
     id: Option<RequestId>,
-    #[serde(default, deserialize_with = "present")]
     method: Option<String>,
-    #[serde(borrow)]
-    params: Option<&'a RawValue>,
-    // `null` is a result like any other.
-    #[serde(borrow, default, deserialize_with = "present")]
-    result: Option<&'a RawValue>,
+    params: Option<&'a str>,
+    result: Option<&'a str>,
     error: Option<RpcError>,
-    #[serde(rename = "trace")]
-    _trace: Option<W3cTraceContext>,
 }
 
-fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
-    T::deserialize(deserializer).map(Some)
+impl<'a> Members<'a> {
+    fn read(text: &'a str) -> Result<Self, serde_json::Error> {
+        let mut read = Members::default();
+        for (key, value) in split::members(text) {
+            match &*key {
+                // A present `null` is a bad id and not an absent one.
+                "id" => read.id = Some(serde_json::from_str(value)?),
+                "method" => read.method = Some(serde_json::from_str(value)?),
+                "params" => read.params = (value != "null").then_some(value),
+                // `null` is a result like any other.
+                "result" => read.result = Some(value),
+                "error" => read.error = serde_json::from_str(value)?,
+                "trace" => drop(serde_json::from_str::<Option<W3cTraceContext>>(value)?),
+                _ => {}
+            }
+        }
+        Ok(read)
+    }
 }
 
 /// Reads one message. The error text is what the peer is told.
 pub fn decode(text: &[u8]) -> Result<Message<'_>, DecodeError> {
-    scan::check(text).map_err(DecodeError::at)?;
-    if text.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+    let text = scan::check(text).map_err(DecodeError::at)?;
+    if !text.trim_ascii_start().starts_with('{') {
         return Err(DecodeError("expected a JSON-RPC object".to_owned()));
     }
-    let members: Members<'_> = serde_json::from_slice(text).map_err(DecodeError::plain)?;
+    let members = Members::read(text).map_err(DecodeError::plain)?;
     let missing = |name| DecodeError::plain(serde_json::Error::missing_field(name));
     match (members.method, members.id) {
         (Some(method), Some(id)) => {
@@ -176,8 +181,8 @@ impl DecodeError {
 }
 
 /// Decodes the parameters of one method. Absent parameters are `null`.
-pub fn decode_params<P: DeserializeOwned>(params: Option<&RawValue>) -> Result<P, String> {
-    serde_json::from_str(params.map_or("null", RawValue::get)).map_err(|error| explain(&error))
+pub fn decode_params<P: DeserializeOwned>(params: Option<&str>) -> Result<P, String> {
+    serde_json::from_str(params.unwrap_or("null")).map_err(|error| explain(&error))
 }
 
 /// A decoding error in the words clients know: without a position, numbers not repeated.
@@ -225,16 +230,12 @@ pub fn encode_response<R: Serialize>(
 }
 
 /// `{"id":…,"result":…}` around a result that is JSON already.
-pub fn encode_raw_response(id: &RequestId, result: &[u8]) -> Vec<u8> {
-    let mut head = Vec::with_capacity(32);
+pub fn response_head(id: &RequestId) -> Vec<u8> {
+    let mut head = Vec::with_capacity(64);
     head.extend_from_slice(br#"{"id":"#);
     serde_json::to_writer(&mut head, id).expect("an id always encodes into memory");
     head.extend_from_slice(br#","result":"#);
-    let mut message = Vec::with_capacity(head.len() + result.len() + 1);
-    message.extend_from_slice(&head);
-    message.extend_from_slice(result);
-    message.push(b'}');
-    message
+    head
 }
 
 /// Appends `{"error":…,"id":…}`.
@@ -330,10 +331,7 @@ mod tests {
 
     #[test]
     fn numbers_out_of_range_are_invalid_numbers() {
-        let number = |text: &str| {
-            let raw: Box<RawValue> = serde_json::from_str(text).unwrap();
-            decode_params::<u64>(Some(&raw)).unwrap_err()
-        };
+        let number = |text: &str| decode_params::<u64>(Some(text)).unwrap_err();
         assert_eq!(number("-1"), "invalid number");
         assert_eq!(number("1.5"), "invalid number");
         assert_eq!(number("18446744073709551616"), "invalid number");

@@ -21,6 +21,7 @@ pub mod limits;
 
 pub mod jsonrpc;
 mod scan;
+mod split;
 
 pub mod methods;
 

@@ -3,7 +3,6 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
 
 use crate::capability::{
     Capabilities, DiscoverCapabilitiesParams, DiscoverRootsParams, DiscoverRootsResult,
@@ -50,7 +49,7 @@ pub struct MethodInfo {
     /// Where it comes from.
     pub origin: Origin,
     /// Tries to decode its parameters: the entry of the fuzz target.
-    pub decode_params: fn(Option<&RawValue>) -> Result<(), String>,
+    pub decode_params: fn(Option<&str>) -> Result<(), String>,
     /// Describes its parameters and its result.
     #[cfg(feature = "schema")]
     pub schemas: fn(&mut schemars::SchemaGenerator) -> (schemars::Schema, schemars::Schema),
@@ -68,7 +67,7 @@ pub struct NoticeInfo {
     /// Where it comes from.
     pub origin: Origin,
     /// Tries to decode its parameters.
-    pub decode_params: fn(Option<&RawValue>) -> Result<(), String>,
+    pub decode_params: fn(Option<&str>) -> Result<(), String>,
     /// Describes its parameters.
     #[cfg(feature = "schema")]
     pub schema: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,

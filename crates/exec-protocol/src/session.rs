@@ -3,13 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use crate::environment::EnvironmentInfo;
+use crate::limits::MESSAGE_BYTES_MAX;
 
 /// Parameters of `initialize`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InitializeParams {
-    /// Any text; not interpreted.
+    /// Any text. Of a name that begins with `codex` the size of messages it takes is known.
     pub client_name: String,
     /// A session of an earlier connection, to be continued.
     pub resume_session_id: Option<String>,
@@ -19,6 +20,21 @@ pub struct InitializeParams {
     /// How to attach; as owner when absent. An observer looks into a session that may belong to somebody else.
     #[serde(default, skip_serializing_if = "Attach::is_owner")]
     pub attach: Attach,
+    /// Largest message the client takes, at least 1 MiB. Where it is absent codex's own client is
+    /// sent none above 64 MiB, and any other client only what it asks for with `fs/readFile`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_message_bytes: Option<u64>,
+}
+
+impl InitializeParams {
+    /// Largest message to be sent to this client.
+    pub fn message_bytes_max(&self) -> u64 {
+        match self.max_message_bytes {
+            Some(bytes) => bytes,
+            None if self.client_name.starts_with("codex") => MESSAGE_BYTES_MAX as u64,
+            None => u64::MAX,
+        }
+    }
 }
 
 /// What a connection is to its session.

@@ -27,6 +27,7 @@ use crate::limits::{
     ANSWERS_HIGH_WATER, FLUSH_BYTES, KEEPALIVE, OUTPUT_HIGH_WATER, READ_AHEAD_BYTES, SILENCE_MAX,
 };
 use crate::outbox::Outgoing;
+use crate::reply::{self, Piece, Pieces, Reply};
 use crate::scope::Scope;
 use crate::server::Server;
 use crate::session::ToConnection;
@@ -60,6 +61,7 @@ pub(crate) async fn serve(server: Arc<Server>, transport: Connection) {
         turn: 0,
         ahead: VecDeque::new(),
         ahead_bytes: 0,
+        pieces: None,
         tick: Box::pin(tokio::time::sleep(KEEPALIVE)),
     };
     let end = served.run().await;
@@ -84,6 +86,8 @@ struct Served {
     /// neither the peer's pongs nor its end would be noticed while a long request is worked on.
     ahead: VecDeque<Vec<u8>>,
     ahead_bytes: usize,
+    /// What is left of an answer that has begun to leave.
+    pieces: Option<Pieces>,
     /// Bytes received, and when they last grew.
     heard: (u64, Instant),
     tick: Pin<Box<Sleep>>,
@@ -92,7 +96,8 @@ struct Served {
 /// What can happen to a connection.
 enum Event {
     Message(Vec<u8>),
-    Answer(Vec<u8>),
+    Answer(Reply),
+    Piece(Option<Piece>),
     Initialized(handshake::Outcome),
     Output(Arc<Process>),
     Notice(Vec<u8>),
@@ -116,6 +121,8 @@ enum End {
     TakenOver,
     #[error("the server stops")]
     Stopped,
+    #[error("a file that was being sent could not be read to its end")]
+    HalfAnswered,
 }
 
 impl Served {
@@ -135,6 +142,9 @@ impl Served {
             && let Poll::Ready(Err(error)) = self.transport.poll_flush(cx)
         {
             return Poll::Ready(Event::End(error.into()));
+        }
+        if self.pieces.is_some() {
+            return self.poll_pieces(cx);
         }
         self.turn = self.turn.wrapping_add(1);
         // Otherwise a peer that never pauses could neither be stopped nor asked for a sign of life.
@@ -161,6 +171,30 @@ impl Served {
         }
     }
 
+    /// While an answer leaves in pieces no other message may: they would mix. The peer is listened to
+    /// all the same.
+    fn poll_pieces(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        if let Some(event) = self.poll_rest(cx).or_else(|| self.poll_ahead(cx)) {
+            return Poll::Ready(event);
+        }
+        loop {
+            if self.transport.pending_output() < OUTPUT_HIGH_WATER
+                && let Some(pieces) = &mut self.pieces
+                && let Poll::Ready(piece) = pieces.poll_recv(cx)
+            {
+                return Poll::Ready(Event::Piece(piece));
+            }
+            if self.transport.pending_output() == 0 {
+                return Poll::Pending;
+            }
+            match self.transport.poll_flush(cx) {
+                Poll::Ready(Err(error)) => return Poll::Ready(Event::End(error.into())),
+                Poll::Ready(Ok(())) => {}
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
     fn poll_requests(&mut self, cx: &mut Context<'_>) -> Option<Event> {
         if let Poll::Ready(outcome) = self.handshake.poll(cx) {
             return Some(Event::Initialized(outcome));
@@ -175,9 +209,21 @@ impl Served {
             self.ahead_bytes -= message.len() + AHEAD_OVERHEAD;
             return Some(Event::Message(message));
         }
-        while room || self.ahead_bytes < READ_AHEAD_BYTES {
+        if !room {
+            return self.poll_ahead(cx);
+        }
+        match self.transport.poll_message(cx) {
+            Poll::Ready(Ok(Some(message))) => Some(Event::Message(message)),
+            Poll::Ready(Ok(None)) => Some(Event::End(End::PeerClosed)),
+            Poll::Ready(Err(error)) => Some(Event::End(error.into())),
+            Poll::Pending => None,
+        }
+    }
+
+    /// Reads messages for which there is no room yet.
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Option<Event> {
+        while self.ahead_bytes < READ_AHEAD_BYTES {
             match self.transport.poll_message(cx) {
-                Poll::Ready(Ok(Some(message))) if room => return Some(Event::Message(message)),
                 Poll::Ready(Ok(Some(message))) => {
                     self.ahead_bytes += message.len() + AHEAD_OVERHEAD;
                     self.ahead.push_back(message);
@@ -217,10 +263,12 @@ impl Served {
     fn handle(&mut self, event: Event) -> Result<(), End> {
         match event {
             Event::Message(text) => self.message(&text),
-            Event::Answer(answer) => self.answer(&answer),
+            Event::Answer(answer) => self.answer(answer),
+            Event::Piece(piece) => self.piece(piece),
             Event::Initialized(outcome) => {
                 let answer = self.handshake.conclude(outcome);
-                self.answer(&answer)
+                self.transport.limit_messages(self.handshake.message_bytes_max());
+                self.answer(Reply::Text(answer))
             }
             Event::Output(process) => self.output(&process),
             Event::Notice(message) => Ok(self.transport.send(&message)?),
@@ -311,15 +359,17 @@ impl Served {
         Ok(self.transport.send(&text)?)
     }
 
-    fn answer(&mut self, answer: &[u8]) -> Result<(), End> {
-        match self.transport.send(answer) {
-            Err(exec_transport::Error::MessageTooLarge { .. }) => {
-                // Its id is at the beginning or the end, but its caller is known to the request.
-                let answer = requests::too_large(answer);
-                Ok(self.transport.send(&answer)?)
-            }
-            other => Ok(other?),
+    fn answer(&mut self, answer: Reply) -> Result<(), End> {
+        self.pieces = answer.send(&mut self.transport)?;
+        Ok(())
+    }
+
+    fn piece(&mut self, piece: Option<Piece>) -> Result<(), End> {
+        let piece = piece.ok_or(End::HalfAnswered)?;
+        if piece.last {
+            self.pieces = None;
         }
+        Ok(reply::send_piece(&mut self.transport, &piece)?)
     }
 
     /// Sends a process's next events straight from its log into the outgoing frames.
@@ -350,7 +400,11 @@ impl Served {
         match end {
             // Bare close: a peer that broke the protocol gets no further word, but what was
             // queued for it, such as the reason, still goes out.
-            End::Protocol(_) | End::TakenOver | End::Stopped | End::PeerClosed => {
+            End::Protocol(_)
+            | End::TakenOver
+            | End::Stopped
+            | End::PeerClosed
+            | End::HalfAnswered => {
                 transport.close().await;
             }
             End::Transport(_) | End::Silent => {}

@@ -8,9 +8,9 @@ use std::sync::{Arc, OnceLock};
 
 use exec_protocol::jsonrpc::{self, RequestId, RpcError};
 use exec_protocol::methods::{self, Method, MethodInfo};
-use serde_json::value::RawValue;
 
 use crate::error::Error;
+use crate::reply::{RawResult, Reply};
 use crate::scope::Scope;
 use crate::server::Server;
 use crate::session::Session;
@@ -27,12 +27,14 @@ pub(crate) struct Caller {
     pub(crate) owner: bool,
     /// Whether the client asked for `process/started` and `process/failed`.
     pub(crate) lifecycle: bool,
+    /// Largest message the client takes.
+    pub(crate) message_bytes_max: u64,
 }
 
-/// A request being worked on; yields the encoded answer.
-pub(crate) type Answer = Pin<Box<dyn Future<Output = Vec<u8>> + Send>>;
+/// A request being worked on.
+pub(crate) type Answer = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
-type Prepare = Box<dyn Fn(RequestId, Option<&RawValue>) -> Result<Ready, Error> + Send + Sync>;
+type Prepare = Box<dyn Fn(RequestId, Option<&str>) -> Result<Ready, Error> + Send + Sync>;
 
 /// A request whose parameters are decoded and that only lacks its caller.
 pub(crate) type Ready = Box<dyn FnOnce(Caller) -> Answer + Send>;
@@ -47,16 +49,13 @@ pub(crate) struct Route {
 #[derive(Default)]
 pub(crate) struct Routes(HashMap<&'static str, Route>);
 
-/// A result that is JSON already: large ones are written once, straight from what was read.
-pub(crate) struct RawResult(pub(crate) Vec<u8>);
-
 impl Routes {
     fn on<M, F>(self, handler: fn(Caller, M::Params) -> F) -> Self
     where
         M: Method,
         F: Future<Output = Result<M::Result, Error>> + Send + 'static,
     {
-        self.route::<M, _, F>(handler, encode)
+        self.route::<M, _, F>(handler, |id, result| Reply::Text(encode(&id, result)))
     }
 
     fn on_raw<M, F>(self, handler: fn(Caller, M::Params) -> F) -> Self
@@ -65,15 +64,15 @@ impl Routes {
         F: Future<Output = Result<RawResult, Error>> + Send + 'static,
     {
         self.route::<M, _, F>(handler, |id, result| match result {
-            Ok(RawResult(result)) => jsonrpc::encode_raw_response(id, &result),
-            Err(error) => encode::<()>(id, Err(error)),
+            Ok(result) => Reply::Raw(id, result),
+            Err(error) => Reply::Text(encode::<()>(&id, Err(error))),
         })
     }
 
     fn route<M, R, F>(
         mut self,
         handler: fn(Caller, M::Params) -> F,
-        encode: fn(&RequestId, Result<R, Error>) -> Vec<u8>,
+        encode: fn(RequestId, Result<R, Error>) -> Reply,
     ) -> Self
     where
         M: Method,
@@ -85,7 +84,7 @@ impl Routes {
             Ok(Box::new(move |caller| {
                 Box::pin(async move {
                     let result = handler(caller, params).await;
-                    encode(&id, result)
+                    encode(id, result)
                 })
             }))
         });

@@ -4,41 +4,67 @@
 use std::path::PathBuf;
 
 use exec_fs::watch::Depth;
-use exec_fs::{Cancel, Existing, Links, Missing, Parents, Recursion, Replacement};
-use exec_protocol::bytes;
+use exec_fs::{Cancel, Existing, FileReader, Links, Missing, Parents, Recursion, Replacement};
 use exec_protocol::fs::*;
 use exec_protocol::path_uri::PathUri;
 use exec_protocol::process::Empty;
 use exec_protocol::sandbox::SandboxContext;
+use tokio::sync::mpsc;
 
 use crate::blocking::blocking;
-use crate::dispatch::{Caller, RawResult};
+use crate::dispatch::Caller;
 use crate::error::Error;
-use crate::limits::{CACHED_READ_BYTES, READ_FILE_BYTES_MAX};
+use crate::limits::{CACHED_READ_BYTES, FILE_PIECE_BYTES, read_file_bytes_max};
+use crate::reply::{Piece, Pieces, RawResult};
 
 pub(crate) async fn read_file(caller: Caller, params: ReadFileParams) -> Result<RawResult, Error> {
     let path = native(&params.path, params.sandbox.as_ref())?;
     let links = Links::from_wire(params.follow_symlinks);
+    const MEMBER: &str = "dataBase64";
+    let whole = |content| RawResult::Content { member: MEMBER, content, rest: "" };
     if let Some(read) = exec_fs::read_file_cached(&path, links, CACHED_READ_BYTES) {
-        return Ok(encoded("dataBase64", &read?, ""));
+        return Ok(whole(read?));
     }
-    blocking(&caller, move |_| {
-        let content = exec_fs::read_file(&path, links, READ_FILE_BYTES_MAX)?;
-        Ok(encoded("dataBase64", &content, ""))
+    let limit = read_file_bytes_max(caller.message_bytes_max);
+    let (first, file) = blocking(&caller, move |_| {
+        let mut file = FileReader::open(&path, links, limit)?;
+        Ok((next_piece(&mut file)?, file))
     })
-    .await
+    .await?;
+    if first.last {
+        return Ok(whole(first.content));
+    }
+    Ok(RawResult::Pieces { member: MEMBER, pieces: read_on(&caller, first, file) })
 }
 
-/// `{"<member>":"<base64>"<rest>}`, written once.
-fn encoded(member: &str, content: &[u8], rest: &str) -> RawResult {
-    let length = bytes::encoded_len(content.len()) + member.len() + rest.len() + 8;
-    let mut out = Vec::with_capacity(length);
-    out.extend_from_slice(format!("{{\"{member}\":\"").as_bytes());
-    bytes::encode_into(&mut out, content);
-    out.push(b'"');
-    out.extend_from_slice(rest.as_bytes());
-    out.push(b'}');
-    RawResult(out)
+/// Reads the rest of a file as fast as the connection takes it.
+fn read_on(caller: &Caller, first: Piece, mut file: FileReader) -> Pieces {
+    let (to_connection, pieces) = mpsc::channel(1);
+    let reader = caller.clone();
+    caller.scope.spawn(async move {
+        let mut piece = first;
+        loop {
+            let last = piece.last;
+            if to_connection.send(piece).await.is_err() || last {
+                return;
+            }
+            let read = blocking(&reader, move |_| Ok((next_piece(&mut file)?, file))).await;
+            match read {
+                Ok((next, rest)) => (piece, file) = (next, rest),
+                // Without a last piece the connection knows.
+                Err(error) => return tracing::warn!(%error, "cannot read on"),
+            }
+        }
+    });
+    pieces
+}
+
+fn next_piece(file: &mut FileReader) -> Result<Piece, Error> {
+    let mut content = vec![0; file.left().min(FILE_PIECE_BYTES)];
+    let got = file.read(&mut content)?;
+    let last = got < FILE_PIECE_BYTES || file.left() == 0;
+    content.truncate(got);
+    Ok(Piece { content, last })
 }
 
 pub(crate) async fn write_file(caller: Caller, params: WriteFileParams) -> Result<Empty, Error> {
@@ -68,21 +94,19 @@ pub(crate) async fn read_block(
     params: ReadBlockParams,
 ) -> Result<RawResult, Error> {
     let ReadBlockParams { handle_id, offset, len } = params;
-    let answer = |block: exec_fs::handles::Block, buffer: &[u8]| {
-        encoded(
-            "chunk",
-            &buffer[..block.bytes],
-            if block.eof { ",\"eof\":true" } else { ",\"eof\":false" },
-        )
+    let answer = |block: exec_fs::handles::Block, mut content: Vec<u8>| {
+        content.truncate(block.bytes);
+        let rest = if block.eof { ",\"eof\":true" } else { ",\"eof\":false" };
+        RawResult::Content { member: "chunk", content, rest }
     };
     let mut buffer = Vec::new();
     if let Some(read) = caller.scope.files.read_block_cached(&handle_id, offset, len, &mut buffer) {
-        return Ok(answer(read?, &buffer));
+        return Ok(answer(read?, buffer));
     }
     let scope = caller.scope.clone();
     blocking(&caller, move |_| {
         let block = scope.files.read_block(&handle_id, offset, len, &mut buffer)?;
-        Ok(answer(block, &buffer))
+        Ok(answer(block, buffer))
     })
     .await
 }
@@ -145,7 +169,7 @@ pub(crate) async fn read_directory(
         let cancel = &Cancel::from(stop);
         let mut out = Vec::new();
         exec_fs::read_directory_json(&path, cancel, &mut out)?;
-        Ok(RawResult(out))
+        Ok(RawResult::Json(out))
     })
     .await
 }
@@ -156,7 +180,7 @@ pub(crate) async fn walk(caller: Caller, params: WalkParams) -> Result<RawResult
         let cancel = &Cancel::from(stop);
         let mut out = Vec::new();
         exec_fs::walk_json(&path, &params.options, cancel, &mut out)?;
-        Ok(RawResult(out))
+        Ok(RawResult::Json(out))
     })
     .await
 }

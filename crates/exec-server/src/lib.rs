@@ -36,6 +36,7 @@ mod fs;
 mod http;
 mod outbox;
 mod process;
+mod reply;
 mod scope;
 mod session;
 mod table;

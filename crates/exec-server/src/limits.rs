@@ -50,12 +50,25 @@ pub(crate) const SESSIONS_MAX: usize = 4096;
 /// File calls that run at once, over all connections; more wait for a place.
 pub(crate) const FILE_CALLS_MAX: usize = 64;
 
-/// Largest file `fs/readFile` gives: a third larger in base64, and with its envelope, it has to fit
-/// one message.
-pub(crate) const READ_FILE_BYTES_MAX: u64 = (MESSAGE_BYTES_MAX as u64 - (1 << 10)) / 4 * 3;
+/// Least that a client has to take in one message.
+pub(crate) const CLIENT_MESSAGE_BYTES_MIN: u64 = 1 << 20;
+
+/// Largest file `fs/readFile` gives to a client that takes messages of `message_bytes`: a third
+/// larger in base64, and with its envelope, it has to fit one message.
+pub(crate) const fn read_file_bytes_max(message_bytes: u64) -> u64 {
+    let fits = message_bytes.saturating_sub(1 << 10) / 4 * 3;
+    if fits < READ_FILE_BYTES_MAX { fits } else { READ_FILE_BYTES_MAX }
+}
+
+/// Largest file `fs/readFile` gives at all.
+const READ_FILE_BYTES_MAX: u64 = 512 << 20;
+
+/// A file is sent in pieces of this size, and held as a whole only if it is not larger. Divisible
+/// by three, so that pieces become base64 one by one.
+pub(crate) const FILE_PIECE_BYTES: usize = 3 << 19;
 
 /// Files up to this size are read without a thread, if they are in memory already.
-pub(crate) const CACHED_READ_BYTES: usize = 64 << 10;
+pub(crate) const CACHED_READ_BYTES: usize = 1 << 20;
 
 /// How often an idle peer is asked for a sign of life.
 pub(crate) const KEEPALIVE: Duration = Duration::from_secs(30);

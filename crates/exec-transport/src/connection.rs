@@ -60,6 +60,8 @@ pub struct Connection {
     remainder_start: usize,
     received: u64,
     output: Output,
+    /// Largest message that is sent as a whole.
+    send_bytes_max: usize,
     /// Bytes were written to the pipe that it may still hold back.
     unflushed: bool,
     /// The stream of incoming messages is over.
@@ -96,6 +98,7 @@ impl Connection {
         Self {
             io,
             peer,
+            send_bytes_max: limits.message_bytes_max,
             limits,
             framing,
             remainder: Vec::new(),
@@ -105,6 +108,12 @@ impl Connection {
             unflushed: false,
             ended: false,
         }
+    }
+
+    /// Sends no message above what the peer takes, nor above the connection's own limit.
+    pub fn limit_messages(&mut self, peer_takes: u64) {
+        let own = self.limits.message_bytes_max;
+        self.send_bytes_max = usize::try_from(peer_takes).map_or(own, |bytes| bytes.min(own));
     }
 
     /// Who is at the other end, as a label for error texts.
@@ -173,13 +182,50 @@ impl Connection {
     /// As for [`Connection::send`]; and when `fill` appends another number of bytes, nothing is
     /// queued.
     pub fn send_with(&mut self, len: usize, fill: impl FnOnce(&mut Vec<u8>)) -> Result<(), Error> {
-        let max = self.limits.message_bytes_max;
+        let max = self.send_bytes_max;
         if len > max {
             return Err(Error::MessageTooLarge { len, max });
         }
         match &mut self.framing {
             Framing::WebSocket(session) => session.message(&mut self.output, len, fill),
             Framing::Lines(_) => append_line(self.output.buffer_mut(), len, fill),
+        }
+    }
+
+    /// Begins a message that is sent in parts, for what is too large to be held. Until the last part
+    /// is queued no other message may be, only control frames. It has no limit here: its maker
+    /// knows what the peer takes.
+    pub fn begin_parts(&mut self, first: &[u8]) -> Result<(), Error> {
+        match &mut self.framing {
+            Framing::WebSocket(session) => session.begin_parts(&mut self.output, first),
+            Framing::Lines(_) => {
+                self.output.buffer_mut().extend_from_slice(first);
+                Ok(())
+            }
+        }
+    }
+
+    /// Queues a further part, of exactly `len` bytes and not above a frame's limit.
+    ///
+    /// # Errors
+    /// As for [`Connection::send_with`].
+    pub fn send_part(
+        &mut self,
+        len: usize,
+        last: bool,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), Error> {
+        let max = self.limits.frame_bytes_max;
+        if len > max {
+            return Err(Error::MessageTooLarge { len, max });
+        }
+        match &mut self.framing {
+            Framing::WebSocket(session) => session.part(&mut self.output, len, last, fill),
+            Framing::Lines(_) if last => append_line(self.output.buffer_mut(), len, fill),
+            Framing::Lines(_) => {
+                fill(self.output.buffer_mut());
+                Ok(())
+            }
         }
     }
 

@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 
 use crate::dispatch::{Caller, encode};
 use crate::error::Error;
+use crate::limits::CLIENT_MESSAGE_BYTES_MIN;
 use crate::scope::Scope;
 use crate::server::Server;
 use crate::session::{Hold, Session, ToConnection};
@@ -40,6 +41,7 @@ enum State {
 struct Open {
     attached: Attached,
     lifecycle: bool,
+    message_bytes_max: u64,
     confirmed: bool,
 }
 
@@ -117,6 +119,14 @@ impl Handshake {
         encode(&outcome.id, result)
     }
 
+    /// Largest message the client takes.
+    pub(super) fn message_bytes_max(&self) -> u64 {
+        match &self.state {
+            State::Open(open) => open.message_bytes_max,
+            State::Fresh | State::Opening(_) => u64::MAX,
+        }
+    }
+
     /// The client has its session.
     pub(super) fn confirm(&mut self) -> Result<(), &'static str> {
         match &mut self.state {
@@ -142,6 +152,7 @@ impl Handshake {
             scope: self.scope.clone(),
             owner: matches!(open.attached, Attached::Owner(_)),
             lifecycle: open.lifecycle,
+            message_bytes_max: open.message_bytes_max,
         })
     }
 }
@@ -160,6 +171,11 @@ async fn open(
     to_me: mpsc::Sender<ToConnection>,
     params: InitializeParams,
 ) -> Result<Open, Error> {
+    let message_bytes_max = params.message_bytes_max();
+    if message_bytes_max < CLIENT_MESSAGE_BYTES_MIN {
+        let least = format!("`maxMessageBytes` must be at least {CLIENT_MESSAGE_BYTES_MIN}");
+        return Err(Error::Params(least));
+    }
     let session = match (&params.resume_session_id, params.attach) {
         (Some(id), Attach::Owner | Attach::Observer) => server.session(id)?,
         (None, Attach::Owner) => server.new_session()?,
@@ -173,5 +189,5 @@ async fn open(
         Attach::Observer => Attached::Observer(session),
     };
     let lifecycle = params.extensions.iter().any(|name| name == EXTENSION_PROCESS_LIFECYCLE);
-    Ok(Open { attached, lifecycle, confirmed: false })
+    Ok(Open { attached, lifecycle, message_bytes_max, confirmed: false })
 }

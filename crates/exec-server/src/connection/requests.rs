@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use exec_protocol::jsonrpc::{Request, RequestId};
+use exec_protocol::jsonrpc::Request;
 use exec_protocol::methods::Pool;
 use futures_util::stream::{FuturesUnordered, Stream};
 
@@ -15,6 +15,7 @@ use super::{End, Served};
 use crate::dispatch::{self, Answer, Caller, Ready, encode};
 use crate::error::Error;
 use crate::limits::WAITING_REQUESTS_MAX;
+use crate::reply::Reply;
 
 pub(super) struct Requests {
     slots: usize,
@@ -36,7 +37,7 @@ struct Running {
 }
 
 impl Future for Running {
-    type Output = (Pool, Vec<u8>);
+    type Output = (Pool, Reply);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let pool = self.pool;
@@ -74,7 +75,7 @@ impl Requests {
     }
 
     /// Begins a request, or puts it behind those of its pool. Most are answered at once.
-    fn begin(&mut self, pool: Pool, ready: Ready, caller: Caller) -> Option<Vec<u8>> {
+    fn begin(&mut self, pool: Pool, ready: Ready, caller: Caller) -> Option<Reply> {
         let slots = self.slots;
         let lane = self.lane(pool);
         if lane.running >= slots {
@@ -84,7 +85,7 @@ impl Requests {
         self.run(pool, ready(caller))
     }
 
-    fn run(&mut self, pool: Pool, mut answer: Answer) -> Option<Vec<u8>> {
+    fn run(&mut self, pool: Pool, mut answer: Answer) -> Option<Reply> {
         // The queue of running requests polls a new one itself, with a waker that counts.
         if let Poll::Ready(answer) = answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             return Some(answer);
@@ -95,7 +96,7 @@ impl Requests {
     }
 
     /// The next answer that is complete.
-    pub(super) fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Vec<u8>> {
+    pub(super) fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Reply> {
         for pool in [Pool::Control, Pool::Ordinary] {
             let slots = self.slots;
             let lane = self.lane(pool);
@@ -124,12 +125,12 @@ impl Served {
         let answer = match self.route(request) {
             Ok(Some(answer)) => answer,
             Ok(None) => return Ok(()),
-            Err(error) => encode::<()>(&request.id, Err(error)),
+            Err(error) => Reply::Text(encode::<()>(&request.id, Err(error))),
         };
-        self.answer(&answer)
+        self.answer(answer)
     }
 
-    fn route(&mut self, request: &Request<'_>) -> Result<Option<Vec<u8>>, Error> {
+    fn route(&mut self, request: &Request<'_>) -> Result<Option<Reply>, Error> {
         if self.handshake.is_initialize(&request.method) {
             return self.handshake.begin(request).map(|()| None);
         }
@@ -139,27 +140,5 @@ impl Served {
         let ready = (route.prepare)(request.id.clone(), request.params)?;
         let caller = self.handshake.caller(route.info.family)?;
         Ok(self.requests.begin(route.info.pool, ready, caller))
-    }
-}
-
-/// The answer instead of one that does not fit a message. The id stands at the beginning of it.
-pub(super) fn too_large(answer: &[u8]) -> Vec<u8> {
-    let head = answer.strip_prefix(br#"{"id":"#).unwrap_or_default();
-    let mut values = serde_json::Deserializer::from_slice(head).into_iter::<RequestId>();
-    let id = values.next().and_then(Result::ok).unwrap_or(RequestId::UNREADABLE);
-    encode::<()>(&id, Err(Error::AnswerTooLarge))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_that_does_not_fit_keeps_its_id() {
-        for id in ["7", "\"a\\\"b\""] {
-            let large = format!(r#"{{"id":{id},"result":{{}}}}"#);
-            let text = String::from_utf8(too_large(large.as_bytes())).unwrap();
-            assert!(text.ends_with(&format!(r#""id":{id}}}"#)), "{text}");
-        }
     }
 }

@@ -57,6 +57,30 @@ impl Encoder {
         Ok(())
     }
 
+    /// Appends one frame of a message whose frames the caller counts. On an error the buffer is as
+    /// it was.
+    pub(crate) fn part(
+        &mut self,
+        out: &mut Vec<u8>,
+        opcode: Opcode,
+        fin: bool,
+        len: usize,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), Error> {
+        let start = out.len();
+        let from = start + self.header_size(len);
+        out.reserve(from - start + len);
+        out.resize(from, 0);
+        fill(out);
+        let filled = out.len() - from;
+        if filled != len {
+            out.truncate(start);
+            return Err(Error::LengthMismatch { announced: len, filled });
+        }
+        self.place(out, Header { fin, opcode, mask: None, len: len as u64 }, from, start);
+        Ok(())
+    }
+
     /// Appends a control frame.
     pub(crate) fn control(&mut self, out: &mut Vec<u8>, opcode: Opcode, payload: &[u8]) {
         debug_assert!(opcode.is_control() && payload.len() <= CONTROL_BYTES_MAX);

@@ -70,6 +70,27 @@ impl Session {
         self.encoder.message(output.buffer_mut(), len, fill)
     }
 
+    pub(crate) fn begin_parts(&mut self, output: &mut Output, first: &[u8]) -> Result<(), Error> {
+        if self.closing {
+            return Err(Error::Closed);
+        }
+        let fill = |out: &mut Vec<u8>| out.extend_from_slice(first);
+        self.encoder.part(output.buffer_mut(), Opcode::Text, false, first.len(), fill)
+    }
+
+    pub(crate) fn part(
+        &mut self,
+        output: &mut Output,
+        len: usize,
+        last: bool,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), Error> {
+        if self.closing {
+            return Err(Error::Closed);
+        }
+        self.encoder.part(output.buffer_mut(), Opcode::Continuation, last, len, fill)
+    }
+
     pub(crate) fn ping(&mut self, output: &mut Output) {
         if !self.closing {
             self.encoder.control(output.buffer_mut(), Opcode::Ping, &[]);
