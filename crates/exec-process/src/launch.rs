@@ -60,13 +60,13 @@ async fn watch(mut status: StatusChannel, signals: SignalTarget) -> Result<Optio
     match signals {
         SignalTarget::Group => Ok(None),
         SignalTarget::Reporter => {
-            let reporter = sys::open_pidfd(reporter).map_err(failed)?;
+            let reporter = match sys::open_pidfd(reporter) {
+                // The command has ended already, and with it whoever spoke for it.
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
+                opened => opened.map_err(failed)?,
+            };
             // While it holds its end of the channel, its number cannot be anybody else's.
-            if status.is_closed() {
-                Err(failed(io::ErrorKind::BrokenPipe.into()))
-            } else {
-                Ok(Some(reporter))
-            }
+            Ok((!status.is_closed()).then_some(reporter))
         }
     }
 }

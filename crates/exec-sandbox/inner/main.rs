@@ -130,8 +130,8 @@ impl State {
             Step::Limit { resource, soft, hard } => lock::limit(resource, soft, hard),
             Step::DropCapabilities => lock::drop_capabilities(),
             Step::NoNewPrivileges => lock::no_new_privileges(),
-            Step::Landlock { file_rights, scopes } => {
-                self.ruleset = Some(lock::ruleset(file_rights, scopes)?);
+            Step::Landlock { file_rights, port_rights, scopes } => {
+                self.ruleset = Some(lock::ruleset(file_rights, port_rights, scopes)?);
                 Ok(())
             }
             Step::LandlockAllow { path, rights } => lock::allow_path(self.ruleset()?, path, rights),

@@ -11,7 +11,7 @@ use exec_process::sys::Containment;
 use exec_process::{Error, Process, Spec, Stdio, Watcher};
 use exec_protocol::id::ProcessId;
 use exec_protocol::process::{Stream, TerminalSize};
-use exec_sandbox::launch::Command;
+use exec_sandbox::launch::{Command, Failure, Launch};
 use exec_sandbox::linux::builtin::{self, Options};
 use exec_sandbox::linux::bwrap::{self, Places, Tools};
 use exec_sandbox::plan::{Filter, Mount, Network, Plan, Root, View, Witness};
@@ -119,6 +119,18 @@ impl Bench {
         argv: &[&str],
         options: &Options<'_>,
     ) -> Result<Arc<Process>, Error> {
+        self.start_by(argv, |plan, command| match bubblewrap() {
+            Some(tools) => bwrap::launch(tools, plan, command, options),
+            None => builtin::launch(plan, command, options),
+        })
+        .await
+    }
+
+    pub(crate) async fn start_by(
+        &self,
+        argv: &[&str],
+        launch: impl FnOnce(&Plan, &Command<'_>) -> Result<Launch, Failure>,
+    ) -> Result<Arc<Process>, Error> {
         let spec = self.spec(argv);
         let strings = spec.exec_strings()?;
         let command = Command {
@@ -127,11 +139,7 @@ impl Bench {
             env: &strings.env,
             terminal: self.terminal,
         };
-        let launch = match bubblewrap() {
-            Some(tools) => bwrap::launch(tools, &self.plan, &command, options),
-            None => builtin::launch(&self.plan, &command, options),
-        };
-        let launch = launch.map_err(Error::Confine)?;
+        let launch = launch(&self.plan, &command).map_err(Error::Confine)?;
         let id = ProcessId::from("p");
         Process::launch(id, spec, launch, log_limits(), &self.containment, Arc::new(Nobody)).await
     }

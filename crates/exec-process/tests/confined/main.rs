@@ -90,7 +90,7 @@ fn bubblewrap_confines_alike() {
     }
     let scratch = bench::Scratch::new();
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    child.args(["::tests::", "--test-threads=2"]).env(bench::BUBBLEWRAP, &scratch.path);
+    child.args(["::tests::", "--test-threads=1"]).env(bench::BUBBLEWRAP, &scratch.path);
     for (scenario, _) in NOT_WITH_BUBBLEWRAP {
         child.args(["--skip", scenario]);
     }

@@ -22,6 +22,7 @@ crate::scenarios! {
     a_step_that_fails_is_named_and_leaves_nothing,
     the_usage_is_known_at_the_end,
     a_filter_alone_needs_no_namespace,
+    landlock_alone_needs_no_namespace,
 }
 
 async fn a_command_runs_and_its_end_becomes_its_code() {
@@ -232,4 +233,44 @@ async fn a_filter_alone_needs_no_namespace() {
     assert_eq!((result.code, result.stdout), (3, expected), "{}", result.stderr);
     let error = bench.start(&["/nonexistent"]).await.unwrap_err();
     assert_eq!(error.to_string(), "No such file or directory (os error 2)");
+}
+
+async fn landlock_alone_needs_no_namespace() {
+    use exec_sandbox::linux::landlock::{self, Wanted};
+    use exec_sandbox::linux::{builtin::Options, landlock_only};
+    let scratch = Scratch::new();
+    let (open, shut) = (scratch.path.join("open"), scratch.path.join("shut"));
+    std::fs::create_dir(&open).unwrap();
+    std::fs::create_dir(&shut).unwrap();
+    let writable = [open];
+    let wanted = Wanted {
+        reads_everything: true,
+        writable: &writable,
+        carve_outs: &[],
+        protects_metadata: false,
+        accept_unprotected_metadata: false,
+        network: exec_sandbox::plan::Network::Isolated,
+    };
+    let ruleset = match landlock::alone(landlock::abi(), &wanted) {
+        Ok(ruleset) => ruleset,
+        Err(reason) => return exec_testkit::skip(format!("Landlock alone: {reason}")),
+    };
+    for terminal in [false, true] {
+        let mut bench = Bench::read_only().cwd(&scratch.path);
+        bench.terminal = terminal;
+        let script = "echo x > open/a && cat open/a; echo y > /dev/null; echo z > /dev/stdout; \
+            grep -E 'CapEff|NoNew' /proc/self/status; echo x > shut/a";
+        let process = bench
+            .start_by(&["/bin/sh", "-c", script], |plan, command| {
+                landlock_only::launch(&ruleset, plan, command, &Options::default())
+            })
+            .await
+            .unwrap();
+        let result = ended(&process).await;
+        let shown = result.stdout.replace('\r', "");
+        let expected = "x\nz\nCapEff:\t0000000000000000\nNoNewPrivs:\t1\n";
+        assert!(shown.starts_with(expected), "{result:?}");
+        assert!(format!("{shown}{}", result.stderr).contains("Permission denied"), "{result:?}");
+        assert_ne!(result.code, 0);
+    }
 }

@@ -2,12 +2,11 @@
 //! inside them by `inner`.
 
 use std::ffi::CString;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use super::inner::{Object, Ready, RootKind, Script, Step, Texts, c_path};
-use super::seccomp::{self, Nesting, Record};
-use super::second_layer;
+use super::inner::{Object, Role, RootKind, Script, Step, c_path, texts};
+use super::landlock;
+use super::seccomp::Nesting;
 use crate::launch::{Command, Failure, Launch, joined};
 use crate::plan::{Access, MaskMode, Mount, Network, Plan, Root, View};
 
@@ -42,7 +41,8 @@ pub fn launch(
     }
     push_locks(&mut script, plan, command.terminal, options)?;
     let is_alone = plan.view.is_some();
-    let ready = ready(script, plan, command)?;
+    let role = if is_alone { Role::FirstProcess } else { Role::Command };
+    let ready = script.launch_command(command, &plan.cwd, role)?;
     let (flags, capabilities) = if is_alone {
         ((libc::CLONE_NEWUSER | libc::CLONE_NEWPID).unsigned_abs().into(), CAPABILITIES)
     } else {
@@ -64,33 +64,10 @@ pub(super) fn push_locks(
     }
     script.push(Step::NoNewPrivileges);
     if let Some(view) = &plan.view {
-        second_layer::push(script, view, terminal, second_layer::version())?;
+        push_second_layer(script, view, plan, terminal, options.nesting)?;
         script.push(Step::DropCapabilities);
     }
-    if let Some(filter) = seccomp::Options::for_plan(plan.filter, options.nesting, Record::Nothing)
-    {
-        let program = seccomp::program(filter).map_err(|error| {
-            Failure::new("make the system call filter", io::Error::other(error))
-        })?;
-        script.push(Step::Filter { flags: 0, instructions: program.bytes() });
-    }
-    Ok(())
-}
-
-/// The program with its command at the end. With a view it starts the command; without, it becomes
-/// the command.
-pub(super) fn ready(script: Script, plan: &Plan, command: &Command<'_>) -> Result<Ready, Failure> {
-    let is_alone = plan.view.is_some();
-    let list = |texts: &[CString]| joined(texts.iter().map(CString::as_c_str));
-    let (candidates, argv, env) = (list(command.candidates), list(command.argv), list(command.env));
-    script.launch(Step::Command {
-        becomes: !is_alone,
-        terminal: command.terminal && is_alone,
-        cwd: &c_path(&plan.cwd)?,
-        candidates: texts(&candidates)?,
-        argv: texts(&argv)?,
-        env: texts(&env)?,
-    })
+    script.push_filter(plan.filter, options.nesting)
 }
 
 /// The user and process namespaces come with the process; it makes the others itself, so that the
@@ -125,6 +102,28 @@ fn push_view(script: &mut Script, view: &View, terminal: bool) -> Result<(), Fai
     }
     script.push(Step::Enter);
     Ok(())
+}
+
+/// Landlock, as far as this kernel has it. Ports are left to the network namespace, in which the
+/// command may talk to itself; and mounting goes with it, which is what nesting is for.
+fn push_second_layer(
+    script: &mut Script,
+    view: &View,
+    plan: &Plan,
+    terminal: bool,
+    nesting: Nesting,
+) -> Result<(), Failure> {
+    let layer = match nesting {
+        Nesting::Refused => landlock::second_layer(landlock::abi(), &view.writable, plan.network),
+        Nesting::Allowed => None,
+    };
+    match layer {
+        Some(layer) => {
+            let layer = landlock::Ruleset { handled_network: 0, ..layer };
+            script.push_ruleset(&layer, terminal)
+        }
+        None => Ok(()),
+    }
 }
 
 fn push_mount(
@@ -193,9 +192,4 @@ pub(super) fn object(device: u64, inode: u64) -> Object {
 fn joined_paths(paths: &[PathBuf]) -> Result<Vec<u8>, Failure> {
     let paths: Vec<CString> = paths.iter().map(|path| c_path(path)).collect::<Result<_, _>>()?;
     Ok(joined(paths.iter().map(CString::as_c_str)))
-}
-
-fn texts(bytes: &[u8]) -> Result<Texts<'_>, Failure> {
-    let malformed = || Failure::new("write the program", io::ErrorKind::InvalidData.into());
-    Texts::new(bytes).ok_or_else(malformed)
 }

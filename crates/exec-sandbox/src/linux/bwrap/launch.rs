@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::{Bwrap, Surroundings, arguments, empty_file};
 use crate::launch::{Command, FIRST_DESCRIPTOR, Failure, Launch, Program, SignalTarget};
 use crate::linux::builtin::{self, Options};
-use crate::linux::inner::{self, Contents, Script, Step, c_path, sealed};
+use crate::linux::inner::{self, Contents, Role, Script, Step, c_path, sealed};
 use crate::linux::proc_covers::ProcCovers;
 use crate::linux::seccomp::Nesting;
 use crate::plan::{Mount, Plan, View};
@@ -66,7 +66,7 @@ pub fn launch(
     let mut script = Script::new();
     push_witnesses(&mut script, view)?;
     builtin::push_locks(&mut script, plan, command.terminal, options)?;
-    let ready = builtin::ready(script, plan, command)?;
+    let ready = script.launch_command(command, &plan.cwd, Role::FirstProcess)?;
     let mut descriptors = ready.descriptors;
     let file = |step: &str, made: io::Result<_>| made.map_err(|error| Failure::new(step, error));
     descriptors.push(file("write the arguments", sealed_at_start(&list))?);

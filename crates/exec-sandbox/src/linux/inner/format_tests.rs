@@ -49,7 +49,7 @@ impl Owned {
             16 => Step::Limit { resource: small(a), soft: b, hard: c },
             17 => Step::DropCapabilities,
             18 => Step::NoNewPrivileges,
-            19 => Step::Landlock { file_rights: a, scopes: b },
+            19 => Step::Landlock { file_rights: a, port_rights: c, scopes: b },
             20 => Step::LandlockAllow { path, rights: a },
             21 => Step::LandlockAllowDescriptor { descriptor: small(a), rights: b },
             22 => Step::LandlockEnforce,
