@@ -86,6 +86,7 @@ fn params(
         network_proxy: None,
         size: terminal::size().map(|(rows, cols)| TerminalSize { rows, cols }),
         mode: None,
+        limits: None,
     }
 }
 
