@@ -80,7 +80,7 @@ impl PathUri {
         if !rest.starts_with('/') || drive_letter(rest.as_bytes()) {
             return Err(foreign());
         }
-        native(without_dots(percent_decode(rest))).ok_or_else(foreign)
+        native(plain(percent_decode(rest))).ok_or_else(foreign)
     }
 }
 
@@ -101,10 +101,10 @@ fn drive_letter(path: &[u8]) -> bool {
 }
 
 /// A `..` that only decoding has shown, behind a `%2F`, is resolved like those that the URL parser
-/// sees: by name, before links. The reference does so too.
-fn without_dots(path: Vec<u8>) -> Vec<u8> {
-    let is_dots = |part: &[u8]| matches!(part, b"." | b"..");
-    if !path.split(|&byte| byte == b'/').any(is_dots) {
+/// sees: by name, before links. Of many slashes one is left. The reference does so too.
+fn plain(path: Vec<u8>) -> Vec<u8> {
+    let is_odd = |part: &[u8]| matches!(part, b"" | b"." | b"..");
+    if !path.split(|&byte| byte == b'/').skip(1).any(is_odd) {
         return path;
     }
     let mut parts: Vec<&[u8]> = Vec::new();
