@@ -201,7 +201,8 @@ impl Writer {
         let mut path = "@".to_owned();
         for _ in 0..depth {
             path.push('/');
-            path.push_str(*self.random.pick(NAMES));
+            let name: &&str = self.random.pick(NAMES);
+            path.push_str(name);
         }
         if self.random.one_in(40) {
             path.push_str(&format!("/{}", "n".repeat(256)));
@@ -214,7 +215,8 @@ impl Writer {
     }
 
     fn handle(&mut self) -> &'static str {
-        *self.random.pick(&["", "h", "i"])
+        let handle: &&str = self.random.pick(&["", "h", "i"]);
+        handle
     }
 
     fn flag(&mut self) -> Value {

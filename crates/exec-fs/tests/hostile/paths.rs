@@ -164,9 +164,10 @@ proptest! {
         }
         // As the answer to a call.
         let real = exec_fs::canonicalize(&heard).unwrap();
-        prop_assert_eq!(PathUri::from_native(&real).unwrap().as_str(), &uri);
-        // Without its encoding it is the same file, or refused, but never another.
-        let loose = uri.replace("%20", " ").replace("%C3%A9", "\u{e9}");
+        let again = PathUri::from_native(&real).unwrap();
+        prop_assert_eq!(again.as_str(), &uri);
+        // Letters need no encoding.
+        let loose = uri.replace("%C3%A9", "\u{e9}");
         if let Ok(path) = PathUri::try_from(loose).and_then(|uri| uri.to_native()) {
             prop_assert_eq!(fs::metadata(path).unwrap().ino(), inode);
         }
