@@ -97,7 +97,7 @@ fn is_corrected(call: &Call, tree: &Tree) -> bool {
     let is_fifo = |path: &Path| path.metadata().is_ok_and(|it| it.file_type().is_fifo());
     match call.method {
         // The reference waits for a reader of the FIFO.
-        "fs/writeFile" | "fs/open" => path("path").is_some_and(|path| is_fifo(&path)),
+        "fs/writeFile" => path("path").is_some_and(|path| is_fifo(&path)),
         "fs/copy" => {
             let (from, to) = (path("sourcePath").unwrap(), path("destinationPath").unwrap());
             let identity = |path: &Path| path.metadata().ok().map(|it| (it.dev(), it.ino()));
