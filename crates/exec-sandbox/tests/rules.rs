@@ -462,3 +462,10 @@ fn the_policy_context_replaces_what_stands_beside_it() {
         ],
     );
 }
+
+#[test]
+fn a_pattern_behind_a_fixed_link_is_about_where_it_leads() {
+    let host = host().file("/data/a.env", "").link("/srv/data", "/data");
+    let policy = policy(&host, &with(&["write /data", "deny /srv/data/*.env"]));
+    check(&policy, &[("/data/a.env", Deny), ("/data/new.env", Deny), ("/data/x", Write)]);
+}
