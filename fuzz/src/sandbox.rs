@@ -16,7 +16,7 @@ pub fn sandbox(data: &[u8]) {
     let facts = Facts {
         cwd: "/srv/repo".into(),
         tmpdir: Some("/var/tmp".into()),
-        home: Some("/home/user".into()),
+        home: Some("/users/user".into()),
         hidden: vec!["/run/exec-server".into()],
         readable: Vec::new(),
     };
@@ -78,7 +78,7 @@ fn host() -> Table {
         .directory("/proc/sys")
         .directory("/tmp/x")
         .directory("/var/tmp")
-        .file("/home/user/.ssh/id", "")
+        .file("/users/user/.ssh/id", "")
         .socket("/run/exec-server/socket")
         .file("/srv/repo/.git", "gitdir: /srv/main/.git/worktrees/repo\n")
         .file("/srv/repo/secrets/key.env", "")

@@ -240,11 +240,11 @@ mod tests {
     #[test]
     fn a_name_that_holds_a_keyword_is_no_denial() {
         use Stream::Stderr;
-        check(&[(Stderr, "cc: /home/u/sandbox/x.c: syntax error")], 1, false);
+        check(&[(Stderr, "cc: /users/u/sandbox/x.c: syntax error")], 1, false);
         check(&[(Stderr, "sandbox/x.c:3: syntax error")], 1, false);
         check(&[(Stderr, "in '/srv/my sandbox/x'")], 1, false);
         check(&[(Stderr, "sandbox-exec: no")], 1, true);
-        check(&[(Stderr, "/home/u/sandbox/x: Permission denied")], 1, true);
+        check(&[(Stderr, "/users/u/sandbox/x: Permission denied")], 1, true);
     }
 
     #[test]

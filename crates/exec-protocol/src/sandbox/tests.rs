@@ -65,7 +65,7 @@ fn older_spellings_and_unknown_members_are_accepted() {
     for more in [
         r#","windowsSandboxPrivateDesktop":true"#,
         r#","policyContext":null,"cwd":null,"workspaceRoots":null"#,
-        r#","temporaryDirectories":[],"userHomeDir":"file:///home/u""#,
+        r#","temporaryDirectories":[],"userHomeDir":"file:///users/u""#,
         r#","sandboxOverride":"bypassSandboxFirstAttempt","useLegacyLandlock":true"#,
         r#","windowsSandboxProxySettingsMode":"preserve""#,
     ] {
