@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use crate::ExecServerError;
 use crate::event::{LostReason, ProcessEvent};
 use crate::limits::{EARLY_BYTES_MAX, EARLY_EVENTS_MAX, IN_FLIGHT_MAX};
+use crate::notices::{self, NoticeQueue, Readers, Topic};
 use crate::queue::{EventQueue, Taker};
 use crate::requests::{ReplySender, Request, Requests, Transmit, Waiter};
 use crate::sequence::{EarlyBounds, Event, Sequence};
@@ -39,6 +40,8 @@ pub(crate) enum Command {
         queue: Arc<EventQueue>,
         reply: oneshot::Sender<Result<(), ExecServerError>>,
     },
+    /// Keep what is said of the topic, from now on.
+    Listen { topic: Topic, queue: Arc<NoticeQueue> },
     /// End the client, whoever else holds it.
     Close,
 }
@@ -57,6 +60,7 @@ pub(crate) struct Router {
     processes: HashMap<ProcessId, Follower>,
     /// Those whose handles have to take events before more is read.
     full: HashSet<ProcessId>,
+    readers: Readers,
 }
 
 impl Router {
@@ -65,6 +69,7 @@ impl Router {
             requests: Requests::new(IN_FLIGHT_MAX, INITIALIZE_ID + 1),
             processes: HashMap::new(),
             full: HashSet::new(),
+            readers: Readers::default(),
         }
     }
 
@@ -93,6 +98,7 @@ impl Router {
                 // The caller may have gone; its handle is gone with it and will be swept.
                 reply.send(followed).ok();
             }
+            Command::Listen { topic, queue } => self.readers.add(topic, queue),
             Command::Close => {}
         }
     }
@@ -151,6 +157,24 @@ impl Router {
             ProcessClosed::NAME => {
                 let params = decode::<ProcessClosed>(notification)?;
                 (params.process_id, params.seq, Event::Closed)
+            }
+            FsChanged::NAME => {
+                let params = decode::<FsChanged>(notification)?;
+                let (events, lost) = (params.events, params.rescan);
+                let notice = notices::Notice::Changes { events, lost };
+                self.readers.deliver(&Topic::Watch(params.watch_id), notice);
+                return Ok(());
+            }
+            FsMissingChanged::NAME => {
+                let params = decode::<FsMissingChanged>(notification)?;
+                self.readers.deliver(&Topic::Missing(params.watch_id), notices::Notice::Appeared);
+                return Ok(());
+            }
+            HttpRequestBodyDelta::NAME => {
+                let params = decode::<HttpRequestBodyDelta>(notification)?;
+                let topic = Topic::Body(params.request_id.clone());
+                self.readers.deliver(&topic, notices::Notice::Body(params));
+                return Ok(());
             }
             _ => return Ok(()),
         };
@@ -242,6 +266,7 @@ impl Router {
 
     /// A handle changed: it took events, or it is gone.
     pub(crate) fn handle_wake(&mut self) {
+        self.readers.sweep();
         let ids: Vec<ProcessId> = self.processes.keys().cloned().collect();
         for id in &ids {
             self.sweep(id);
@@ -280,6 +305,7 @@ impl Router {
 
     /// The connection is cut. A start whose answer is lost may have happened, so it is undone.
     pub(crate) fn handle_cut(&mut self, reason: &str) {
+        self.readers.handle_cut(reason);
         let lost = || ExecServerError::ConnectionLost(reason.to_owned());
         for waiter in self.requests.handle_cut() {
             match waiter {
@@ -304,6 +330,7 @@ impl Router {
 
     /// The connection is gone for good: everybody is told.
     pub(crate) fn handle_loss(&mut self, reason: &str) {
+        self.readers.handle_cut(reason);
         for (_, mut follower) in self.processes.drain() {
             let reason = LostReason::Connection(reason.to_owned());
             follower.queue.push(follower.sequence.handle_loss(reason));
@@ -340,7 +367,7 @@ impl Router {
 
     /// A handle does not take its events, so nothing may be read.
     pub(crate) fn is_stalled(&self) -> bool {
-        !self.full.is_empty()
+        !self.full.is_empty() || self.readers.is_stalled()
     }
 
     /// Somebody else suffers from that: a caller, or the handle of another process.
@@ -350,6 +377,7 @@ impl Router {
 
     /// The others have waited long enough: full processes do without new output for now.
     pub(crate) fn skip_full(&mut self) {
+        self.readers.give_up_full();
         for id in self.full.drain() {
             if let Some(follower) = self.processes.get_mut(&id) {
                 follower.sequence.skip();
