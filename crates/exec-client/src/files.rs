@@ -97,7 +97,7 @@ impl Files {
         if atomic {
             self.require("atomic writes", |can| can.fs_atomic_write)?;
         }
-        if content.len() as u64 > WHOLE_FILE_BYTES_MAX {
+        if content.len() > WHOLE_FILE_BYTES_MAX {
             let reason = format!("a content of {} bytes is for a stream", content.len());
             return Err(ExecServerError::Protocol(reason));
         }

@@ -52,7 +52,7 @@ pub(crate) const BLOCKS_IN_FLIGHT: usize = 8;
 pub(crate) const REOPENS_MAX: u32 = 8;
 
 /// A file that is sent in one `fs/writeFile` where the server cannot write blocks.
-pub(crate) const WHOLE_FILE_BYTES_MAX: u64 = 8 << 20;
+pub(crate) const WHOLE_FILE_BYTES_MAX: usize = 8 << 20;
 
 /// Files of a tree that are copied at once. Times `BLOCKS_IN_FLIGHT` requests it stays far below
 /// `IN_FLIGHT_MAX`, and handles far below the 128 of a server.
@@ -108,6 +108,6 @@ pub(crate) const EXIT_GRACE: Duration = Duration::from_millis(100);
 
 // A write, a third larger in base64, has to fit one request.
 const _: () = assert!(WRITE_BYTES_MAX / 3 * 4 + 4096 <= REQUEST_BYTES_MAX);
-const _: () = assert!(WHOLE_FILE_BYTES_MAX as usize / 3 * 4 + 65_536 <= REQUEST_BYTES_MAX);
+const _: () = assert!(WHOLE_FILE_BYTES_MAX / 3 * 4 + 65_536 <= REQUEST_BYTES_MAX);
 // What was held back is delivered at once: it must not be more than a handle's queue is made for.
 const _: () = assert!(EARLY_BYTES_MAX <= QUEUED_BYTES_MAX && EARLY_EVENTS_MAX <= QUEUED_EVENTS_MAX);

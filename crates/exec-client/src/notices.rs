@@ -77,7 +77,7 @@ impl NoticeQueue {
             }
             // Whatever was queued before says less than these.
             Notice::Overflow => *state = State::of(Notice::Overflow),
-            other => state.notices.push_back(other),
+            Notice::Appeared | Notice::Cut(_) => state.notices.push_back(notice),
         }
         self.arrived.notify_one();
     }

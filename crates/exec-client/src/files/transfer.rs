@@ -203,7 +203,7 @@ impl Files {
     ) -> Result<(), ExecServerError> {
         let path = source.path.display().to_string();
         let small = source.len <= BLOCK_BYTES as u64;
-        let whole = source.len <= WHOLE_FILE_BYTES_MAX && !self.can_write_streams();
+        let whole = source.len <= WHOLE_FILE_BYTES_MAX as u64 && !self.can_write_streams();
         if offset == 0 && (small || whole) {
             let content = source.read_at(0, usize::try_from(source.len).unwrap_or(usize::MAX))?;
             self.write(remote, &content, Replacement::InPlace).await?;
