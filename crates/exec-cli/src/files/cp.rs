@@ -1,6 +1,6 @@
 //! `exec-server cp`: here to there, there to here, and there to there.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -42,6 +42,13 @@ pub(super) async fn cp(remote: &Remote, args: &CpArgs) -> anyhow::Result<Outcome
         anyhow::bail!("a copy needs a source and a destination");
     };
     let destination = Place::parse(destination);
+    if let Place::Here(_) = destination {
+        let here = |source: &OsString| matches!(Place::parse(source), Place::Here(_));
+        anyhow::ensure!(
+            !sources.iter().any(here),
+            "both paths are here (put a colon before the one on the executor)"
+        );
+    }
     let into = is_directory(remote, &destination).await?;
     anyhow::ensure!(
         into || sources.len() == 1,
@@ -120,9 +127,7 @@ async fn copy(
             remote.files.copy(&source, &target, recursion).await.map_err(cannot)?;
             Ok(Report { files: 1, ..Report::default() })
         }
-        (Place::Here(_), Place::Here(_)) => {
-            anyhow::bail!("both paths are here (put a colon before the one on the executor)")
-        }
+        (Place::Here(_), Place::Here(_)) => anyhow::bail!("both paths are here"),
     }
 }
 
@@ -140,10 +145,9 @@ async fn is_source_directory(remote: &Remote, source: &Place) -> anyhow::Result<
     let shown = source.path().display().to_string();
     match source {
         Place::Here(path) => {
-            let found = std::fs::metadata(path).map_err(|error| {
-                explain("copy", &ExecServerError::Local { path: shown, reason: error.to_string() })
-            })?;
-            Ok(found.is_dir())
+            let found = std::fs::metadata(path);
+            let cannot = |error| format!("cannot copy {shown}: {error}");
+            Ok(found.map_err(|error| Plain::new(cannot(error), false))?.is_dir())
         }
         Place::There(path) => {
             let place = remote.connected.resolve(path)?;

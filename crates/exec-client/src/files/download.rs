@@ -37,8 +37,17 @@ struct Download<'a> {
 }
 
 enum Job {
-    Directory { remote: PathUri, below: PathBuf },
-    File { remote: PathUri, below: PathBuf },
+    /// The remote path has no links, because a server does not walk a link. `via` are the
+    /// directories from which links led here.
+    Directory {
+        remote: PathUri,
+        below: PathBuf,
+        via: Vec<PathBuf>,
+    },
+    File {
+        remote: PathUri,
+        below: PathBuf,
+    },
 }
 
 impl Files {
@@ -61,16 +70,16 @@ impl Files {
         } else {
             PathBuf::new()
         };
+        let below = PathBuf::new();
+        let first = if metadata.is_directory {
+            Job::Directory { remote: uri(&remote_root)?, below, via: Vec::new() }
+        } else {
+            meter.found_files(1);
+            Job::File { remote: source.clone(), below }
+        };
         let links = Mutex::default();
         let download =
             Download { files: self, options, meter, local_root: destination, remote_root, links };
-        let (remote, below) = (source.clone(), PathBuf::new());
-        let first = if metadata.is_directory {
-            Job::Directory { remote, below }
-        } else {
-            download.meter.found_files(1);
-            Job::File { remote, below }
-        };
         run_jobs(first, |job| download.step(job)).await;
         download.make_links();
         Ok(download.meter.into_report())
@@ -95,8 +104,8 @@ impl Download<'_> {
                 }
                 Vec::new()
             }
-            Job::Directory { remote, below } => {
-                self.directory(&remote, &below).await.unwrap_or_else(|error| {
+            Job::Directory { remote, below, via } => {
+                self.directory(&remote, &below, &via).await.unwrap_or_else(|error| {
                     self.meter.failed(&shown(&remote), error);
                     Vec::new()
                 })
@@ -111,7 +120,12 @@ impl Download<'_> {
         self.local_root.join(below)
     }
 
-    async fn directory(&self, remote: &PathUri, below: &Path) -> Result<Vec<Job>, ExecServerError> {
+    async fn directory(
+        &self,
+        remote: &PathUri,
+        below: &Path,
+        via: &[PathBuf],
+    ) -> Result<Vec<Job>, ExecServerError> {
         let here = self.here(below);
         if below.components().count() > TREE_DEPTH_MAX {
             return Err(local(&here, "is too deep"));
@@ -146,9 +160,11 @@ impl Download<'_> {
                 continue;
             };
             match child.kind {
-                ChildKind::Directory => jobs.push(Job::Directory { remote, below }),
+                ChildKind::Directory => {
+                    jobs.push(Job::Directory { remote, below, via: via.to_vec() });
+                }
                 ChildKind::File => jobs.push(Job::File { remote, below }),
-                ChildKind::Other => match self.other(&remote, below).await {
+                ChildKind::Other => match self.other(&remote, below, &there, via).await {
                     Ok(job) => jobs.extend(job),
                     Err(error) => self.meter.failed(&path.display().to_string(), error),
                 },
@@ -159,11 +175,13 @@ impl Download<'_> {
         Ok(jobs)
     }
 
-    /// A link, or something that cannot be copied.
+    /// A link in the directory `parent`, or something that cannot be copied.
     async fn other(
         &self,
         remote: &PathUri,
         below: PathBuf,
+        parent: &Path,
+        via: &[PathBuf],
     ) -> Result<Option<Job>, ExecServerError> {
         let refuse = |reason: &str| Err(local(Path::new(&shown(remote)), reason));
         let metadata = self.files.metadata(remote).await?;
@@ -172,16 +190,15 @@ impl Download<'_> {
         }
         let target = native(&self.files.canonicalize(remote).await?)?;
         if self.options.links == Links::Follow {
-            let (remote, below_self) = (remote.clone(), below);
             if metadata.is_file {
-                return Ok(Some(Job::File { remote, below: below_self }));
+                return Ok(Some(Job::File { remote: remote.clone(), below }));
             }
-            let parent = native(&remote)?.parent().map(Path::to_owned).unwrap_or_default();
-            let parent = self.files.canonicalize(&uri(&parent)?).await?;
-            if native(&parent)?.starts_with(&target) {
+            let mut via = via.to_vec();
+            via.push(parent.to_owned());
+            if via.iter().any(|above| above.starts_with(&target)) {
                 return refuse("is a link that leads back to a directory above it");
             }
-            return Ok(Some(Job::Directory { remote, below: below_self }));
+            return Ok(Some(Job::Directory { remote: uri(&target)?, below, via }));
         }
         let inside = target.strip_prefix(&self.remote_root).ok();
         match inside.and_then(|inside| relative_target(&below, inside)) {

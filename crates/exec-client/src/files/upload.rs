@@ -18,13 +18,24 @@ struct Upload<'a> {
 }
 
 enum Job {
-    Directory { source: PathBuf, remote: PathUri, depth: usize },
-    File { source: PathBuf, remote: PathUri },
+    /// `via` are the directories from which links led here.
+    Directory {
+        source: PathBuf,
+        remote: PathUri,
+        depth: usize,
+        via: Vec<PathBuf>,
+    },
+    File {
+        source: PathBuf,
+        remote: PathUri,
+    },
 }
 
 /// What a directory of this machine holds.
 enum Found {
     Directory,
+    /// A link to a directory, followed from that one.
+    LinkedDirectory(PathBuf),
     File(u64),
     Refused(&'static str),
 }
@@ -47,7 +58,7 @@ impl Files {
         let upload = Upload { files: self, options, meter: Meter::new(progress) };
         let (source, remote) = (source.to_owned(), destination.clone());
         let first = if found.is_dir() {
-            Job::Directory { source, remote, depth: 0 }
+            Job::Directory { source, remote, depth: 0, via: Vec::new() }
         } else {
             upload.meter.found_files(1);
             upload.meter.found_bytes(found.len());
@@ -70,8 +81,8 @@ impl Upload<'_> {
                 }
                 Vec::new()
             }
-            Job::Directory { source, remote, depth } => {
-                self.directory(&source, &remote, depth).await.unwrap_or_else(|error| {
+            Job::Directory { source, remote, depth, via } => {
+                self.directory(&source, &remote, depth, via).await.unwrap_or_else(|error| {
                     self.meter.failed(&source.display().to_string(), error);
                     Vec::new()
                 })
@@ -84,6 +95,7 @@ impl Upload<'_> {
         source: &Path,
         remote: &PathUri,
         depth: usize,
+        via: Vec<PathBuf>,
     ) -> Result<Vec<Job>, ExecServerError> {
         if depth > TREE_DEPTH_MAX {
             return Err(local(source, "is too deep"));
@@ -94,8 +106,8 @@ impl Upload<'_> {
             remote.to_native().map_err(|error| ExecServerError::Protocol(error.to_string()))?;
         let links = self.options.links;
         let mut entries = blocking(source, {
-            let source = source.to_owned();
-            move || list(&source, links)
+            let (source, via) = (source.to_owned(), via.clone());
+            move || list(&source, links, &via)
         })
         .await?;
         let admitted = self.meter.admit(entries.len());
@@ -112,8 +124,13 @@ impl Upload<'_> {
                 self.meter.refused(&path, "cannot be named");
                 continue;
             };
+            let (depth, mut via) = (depth + 1, via.clone());
             match found {
-                Found::Directory => jobs.push(Job::Directory { source, remote, depth: depth + 1 }),
+                Found::Directory => jobs.push(Job::Directory { source, remote, depth, via }),
+                Found::LinkedDirectory(from) => {
+                    via.push(from);
+                    jobs.push(Job::Directory { source, remote, depth, via });
+                }
                 Found::File(bytes) => {
                     self.meter.found_files(1);
                     self.meter.found_bytes(bytes);
@@ -126,34 +143,41 @@ impl Upload<'_> {
     }
 }
 
-fn list(directory: &Path, links: Links) -> Result<Vec<(PathBuf, Found)>, ExecServerError> {
+fn list(
+    directory: &Path,
+    links: Links,
+    via: &[PathBuf],
+) -> Result<Vec<(PathBuf, Found)>, ExecServerError> {
     let io = |error: std::io::Error| local_io(directory, &error);
+    let real = directory.canonicalize().map_err(io)?;
     let mut entries = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(io)? {
         let path = entry.map_err(io)?.path();
-        let found = look(&path, links);
+        let found = look(&path, links, &real, via);
         entries.push((path, found));
     }
     Ok(entries)
 }
 
-fn look(path: &Path, links: Links) -> Found {
+/// What an entry of the directory `parent` is.
+fn look(path: &Path, links: Links, parent: &Path, via: &[PathBuf]) -> Found {
     let Ok(own) = path.symlink_metadata() else { return Found::Refused("cannot be looked at") };
-    if own.is_symlink() {
-        if links == Links::Keep {
-            return Found::Refused("is a link, and the executor has no call to make one");
-        }
-        let real = (path.canonicalize(), path.parent().map(Path::canonicalize));
-        if let (Ok(target), Some(Ok(parent))) = real
-            && parent.starts_with(target)
-        {
-            return Found::Refused("is a link that leads back to a directory above it");
-        }
+    if own.is_symlink() && links == Links::Keep {
+        return Found::Refused("is a link, and the executor has no call to make one");
     }
-    match path.metadata() {
-        Ok(found) if found.is_dir() => Found::Directory,
-        Ok(found) if found.is_file() => Found::File(found.len()),
-        Ok(_) => Found::Refused("is neither a file nor a directory"),
-        Err(_) => Found::Refused("is a link to nothing"),
+    let Ok(found) = path.metadata() else { return Found::Refused("is a link to nothing") };
+    if found.is_file() {
+        return Found::File(found.len());
     }
+    if !found.is_dir() {
+        return Found::Refused("is neither a file nor a directory");
+    }
+    if !own.is_symlink() {
+        return Found::Directory;
+    }
+    let Ok(target) = path.canonicalize() else { return Found::Refused("cannot be looked at") };
+    if via.iter().any(|above| above.starts_with(&target)) || parent.starts_with(&target) {
+        return Found::Refused("is a link that leads back to a directory above it");
+    }
+    Found::LinkedDirectory(parent.to_owned())
 }
