@@ -10,9 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use exec_protocol::fs::ChangeEvent;
 use exec_protocol::http::BodyDeltaParams;
+use exec_protocol::jsonrpc::Notification;
+use exec_protocol::methods::{FsChanged, FsMissingChanged, HttpRequestBodyDelta, Notice as _};
 use tokio::sync::Notify;
 
 use crate::limits::{QUEUED_BODY_BYTES_MAX, QUEUED_CHANGES_MAX};
+use crate::router;
 
 /// What a notification is about: the client's name for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -38,6 +41,29 @@ pub(crate) enum Notice {
     Cut(String),
     /// The reader was too slow for too long.
     Overflow,
+}
+
+/// What a notification says, and of what. `None` for one that is not for readers.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn decode(notification: &Notification<'_>) -> Result<Option<(Topic, Notice)>, String> {
+    Ok(Some(match notification.method.as_str() {
+        FsChanged::NAME => {
+            let params = router::decode::<FsChanged>(notification)?;
+            let notice = Notice::Changes { events: params.events, lost: params.rescan };
+            (Topic::Watch(params.watch_id), notice)
+        }
+        FsMissingChanged::NAME => {
+            let params = router::decode::<FsMissingChanged>(notification)?;
+            (Topic::Missing(params.watch_id), Notice::Appeared)
+        }
+        HttpRequestBodyDelta::NAME => {
+            let params = router::decode::<HttpRequestBodyDelta>(notification)?;
+            (Topic::Body(params.request_id.clone()), Notice::Body(params))
+        }
+        _ => return Ok(None),
+    }))
 }
 
 /// What was said and not yet taken.

@@ -158,25 +158,12 @@ impl Router {
                 let params = decode::<ProcessClosed>(notification)?;
                 (params.process_id, params.seq, Event::Closed)
             }
-            FsChanged::NAME => {
-                let params = decode::<FsChanged>(notification)?;
-                let (events, lost) = (params.events, params.rescan);
-                let notice = notices::Notice::Changes { events, lost };
-                self.readers.deliver(&Topic::Watch(params.watch_id), notice);
+            _ => {
+                if let Some((topic, notice)) = notices::decode(notification)? {
+                    self.readers.deliver(&topic, notice);
+                }
                 return Ok(());
             }
-            FsMissingChanged::NAME => {
-                let params = decode::<FsMissingChanged>(notification)?;
-                self.readers.deliver(&Topic::Missing(params.watch_id), notices::Notice::Appeared);
-                return Ok(());
-            }
-            HttpRequestBodyDelta::NAME => {
-                let params = decode::<HttpRequestBodyDelta>(notification)?;
-                let topic = Topic::Body(params.request_id.clone());
-                self.readers.deliver(&topic, notices::Notice::Body(params));
-                return Ok(());
-            }
-            _ => return Ok(()),
         };
         if let Some(follower) = self.processes.get_mut(&id) {
             let events = follower.sequence.handle_event(seq, event);
@@ -398,7 +385,7 @@ fn answer(reply: ReplySender, result: Result<Box<RawValue>, ExecServerError>) {
     reply.send(result).ok();
 }
 
-fn decode<N: Notice>(notification: &Notification<'_>) -> Result<N::Params, String> {
+pub(crate) fn decode<N: Notice>(notification: &Notification<'_>) -> Result<N::Params, String> {
     jsonrpc::decode_params(notification.params).map_err(|error| format!("{}: {error}", N::NAME))
 }
 

@@ -4,6 +4,8 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Stdio};
 
+use exec_testkit::tap::WireTap;
+
 use crate::support::Stage;
 
 struct Watching {
@@ -13,7 +15,11 @@ struct Watching {
 
 impl Watching {
     fn start(stage: &Stage, args: &[&str]) -> Self {
-        let mut command = stage.command(args);
+        Self::start_by(stage, stage.url(), args)
+    }
+
+    fn start_by(stage: &Stage, url: &str, args: &[&str]) -> Self {
+        let mut command = stage.command_by(url, args);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         // It says when it is ready.
         let mut ready = String::new();
@@ -56,6 +62,22 @@ fn changes_are_lines_until_interrupted() {
     ]);
     fs::remove_file(stage.at("d/sub/moved")).unwrap();
     watching.expect(&[format!("removed   {}", path("d/sub/moved"))]);
+    assert_eq!(watching.interrupt(), Some(130));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_cut_it_says_rescan_and_goes_on() {
+    let stage = Stage::new();
+    let tap = WireTap::start(stage.url()).await.unwrap();
+    fs::create_dir(stage.at("d")).unwrap();
+    let d = stage.at("d").display().to_string();
+    let mut watching = Watching::start_by(&stage, tap.url(), &["watch", &d]);
+    tap.cut();
+    stage.write("d/unseen", "x");
+    tap.restore();
+    watching.expect(&["rescan    changes were lost: look at everything again".to_owned()]);
+    stage.write("d/seen", "x");
+    watching.expect(&[format!("created   {d}/seen")]);
     assert_eq!(watching.interrupt(), Some(130));
 }
 
