@@ -127,6 +127,8 @@ pub struct Capabilities {
     pub fs_watch: bool,
     /// `fs/search`.
     pub fs_search: bool,
+    /// `mode` `update` in `fs/open`.
+    pub fs_open_update: bool,
 }
 
 /// How the executor finds every descendant of a process.

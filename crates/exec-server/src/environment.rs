@@ -54,6 +54,7 @@ pub(crate) fn describe(containment: Mechanism) -> EnvironmentInfo {
             fs_atomic_write: true,
             fs_watch: true,
             fs_search: true,
+            fs_open_update: true,
             ..Capabilities::default()
         },
         containment: Some(ContainmentInfo {
