@@ -13,8 +13,9 @@ use crate::reliable::{FIRST_LIMIT, Reliable};
 use crate::segment::MessageReader;
 use crate::stream::{Delivery, Role, Stream};
 
-/// Between two copies of message 1, doubled each time.
+/// Between two copies of message 1, doubled each time up to the maximum.
 const HANDSHAKE_RETRY: Duration = Duration::from_secs(1);
+const HANDSHAKE_RETRY_MAX: Duration = Duration::from_secs(4);
 /// What we say when we end a stream.
 const RESET_REASON: &str = "closed";
 
@@ -202,7 +203,7 @@ impl Harness {
                 handshake.due.filter(|due| *due <= now)?;
                 let again = self.reliability == Reliability::Expect;
                 handshake.due = again.then(|| now + handshake.retry);
-                handshake.retry *= 2;
+                handshake.retry = (handshake.retry * 2).min(HANDSHAKE_RETRY_MAX);
                 let receipt = Receipt { limit: FIRST_LIMIT, ..Receipt::default() };
                 let receipt = (self.reliability != Reliability::Never).then_some(receipt);
                 let body = Body::Handshake { payload: handshake.message.clone() };
