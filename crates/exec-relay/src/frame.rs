@@ -204,3 +204,7 @@ fn check_data(data: wire::RelayData, reliable: bool) -> Result<Data, FrameError>
     }
     Ok(Data { seq: data.seq, segment, payload: data.payload })
 }
+
+#[cfg(test)]
+#[path = "frame/tests.rs"]
+mod tests;

@@ -27,7 +27,7 @@ fn sha256(bytes: &[u8]) -> String {
 
 /// The value of a line of the file; lines that begin with a blank continue the one before.
 fn vector(name: &str) -> String {
-    let text = include_str!("../../../../vectors/relay/handshake.txt");
+    let text = include_str!("../../../../vectors/relay/handshake.hex");
     let mut found = None::<String>;
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         match (line.strip_prefix(' '), &mut found) {
