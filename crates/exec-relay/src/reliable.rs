@@ -95,11 +95,16 @@ impl Reliable {
         self.detached.get_or_insert(now);
     }
 
-    pub(crate) fn handle_attached(&mut self, now: Instant) {
-        self.detached = None;
+    /// How long there was no socket.
+    pub(crate) fn handle_attached(&mut self, now: Instant) -> Duration {
+        // Nothing can be heard without a socket, so that time does not count. The rest does: sockets that
+        // come and go must not keep a stream without a peer for ever.
+        let since = self.detached.take();
+        let pause = since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        self.heard += pause;
         self.resume_due = true;
         self.resuming = true;
-        self.heard = now;
+        pause
     }
 
     /// Grants the peer another window, if its frames can be taken.

@@ -340,8 +340,8 @@ impl Stream {
 
     pub(crate) fn handle_attached(&mut self, now: Instant) {
         if let Delivery::Reliable(reliable) = &mut self.delivery {
-            reliable.handle_attached(now);
-            self.gap = self.gap.map(|_| now);
+            let pause = reliable.handle_attached(now);
+            self.gap = self.gap.map(|since| since + pause);
         }
     }
 

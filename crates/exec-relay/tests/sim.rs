@@ -16,7 +16,7 @@ const COUNT_VARIABLE: &str = "EXEC_RELAY_SEEDS";
 /// For each of the four tests of two of ours.
 const SEEDS: u64 = 2500;
 /// For each of the others.
-const SEEDS_FEW: u64 = 1000;
+const SEEDS_FEW: u64 = 500;
 const PATIENCE: Duration = Duration::from_secs(1000);
 
 fn seeds(part: u64, count: u64) -> std::ops::Range<u64> {
