@@ -153,7 +153,11 @@ impl Harness {
                 // Another copy of message 2.
                 Body::Handshake { .. } if stream.is_reliable() => Ok(()),
                 Body::Handshake { .. } => Err(ProtocolError::Unexpected.into()),
-                _ => stream.handle_frame(frame, now),
+                Body::Data(_)
+                | Body::Ack
+                | Body::Resume { .. }
+                | Body::Reset { .. }
+                | Body::Heartbeat => stream.handle_frame(frame, now),
             },
             Phase::Ended(..) | Phase::Over => Ok(()),
         }

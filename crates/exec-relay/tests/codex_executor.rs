@@ -1,5 +1,7 @@
 //! The real codex as the executor behind a relay, and our harness in front of it.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 mod support;
 
 use std::process::{Child, Stdio};

@@ -1,5 +1,7 @@
 //! The real codex as the harness in front of a relay, and our executor behind it.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 mod support;
 
 use std::process::{Child, Command, Stdio};

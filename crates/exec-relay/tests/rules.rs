@@ -1,5 +1,7 @@
 //! The executor's rules about handshakes, streams and frames, one by one.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 mod support;
 
 use std::sync::{Arc, LazyLock};

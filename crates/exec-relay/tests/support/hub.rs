@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -14,6 +14,8 @@ use tokio_tungstenite::tungstenite::{self, Message, WebSocket};
 pub const ENVIRONMENT: &str = "env-1";
 pub const REGISTRATION: &str = "reg-1";
 pub const TOKEN: &str = "a token of our registry";
+/// Upgrades that wait for the test.
+const SOCKETS_MAX: usize = 16;
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
 /// What the registry knows, and what it was asked.
@@ -42,7 +44,7 @@ impl Hub {
         let address = listener.local_addr().unwrap();
         let registry = Arc::new(Mutex::new(Registry::default()));
         let stopped = Arc::new(AtomicBool::new(false));
-        let (sender, sockets) = channel();
+        let (sender, sockets) = sync_channel(SOCKETS_MAX);
         let (shared, stop) = (Arc::clone(&registry), Arc::clone(&stopped));
         let listener = std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -85,7 +87,7 @@ fn serve(
     stream: TcpStream,
     address: SocketAddr,
     registry: &Mutex<Registry>,
-    sockets: &Sender<TcpStream>,
+    sockets: &SyncSender<TcpStream>,
 ) {
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     let mut first = [0; 4];

@@ -48,10 +48,8 @@ pub struct Link {
 }
 
 pub fn data_seq(bytes: &[u8]) -> Option<u32> {
-    match Frame::decode(bytes).ok()?.body {
-        Body::Data(data) => Some(data.seq),
-        _ => None,
-    }
+    let Body::Data(data) = Frame::decode(bytes).ok()?.body else { return None };
+    Some(data.seq)
 }
 
 impl Link {

@@ -347,7 +347,7 @@ impl World {
             _ => {
                 if let Some(receipt) = &mut changed.receipt {
                     receipt.ack = receipt.ack.wrapping_add(1);
-                    receipt.ack_bits = self.random.next() as u32;
+                    receipt.ack_bits = u32::from_le_bytes(self.random.bytes());
                 } else {
                     changed.receipt = Some(exec_relay::Receipt { ack: 0, ack_bits: 0, limit: 64 });
                 }
