@@ -53,7 +53,9 @@ pub fn limits() -> Limits {
         unread_messages_max: 16,
         unsent_bytes_max: 64 << 10,
         handshake: Duration::from_secs(100),
-        linger: Duration::from_secs(200),
+        linger: Duration::from_secs(1000),
+        // Some of the weather cuts every socket after a few dozen frames; that takes patience.
+        silence: Duration::from_secs(300),
         ..Limits::default()
     }
 }
