@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::limits::{BLOCK_BYTES_MAX, HANDLE_ID_BYTES_MAX};
 use crate::read::open_regular;
 use crate::resolve::{Links, retry};
-use crate::write::open_emptied;
+use crate::write::{Content, open_to_write};
 
 /// Open files by the client's names.
 #[derive(Debug)]
@@ -60,10 +60,8 @@ impl Handles {
         let number = self.reserve(id)?;
         let opened = match mode {
             OpenMode::Read => open_regular(path, Links::Follow).map(|(fd, _)| fd),
-            OpenMode::Replace => match open_emptied(path, Links::Follow) {
-                Ok((_, status)) if !status.is_file() => Err(Error::NotAFile(path.to_owned())),
-                other => other.map(|(fd, _)| fd),
-            },
+            OpenMode::Replace => writable(path, Content::Empty),
+            OpenMode::Update => writable(path, Content::Keep),
         };
         let mut table = self.lock();
         // Closed in the meantime, and perhaps taken by another opening.
@@ -210,6 +208,13 @@ impl Handles {
     fn lock(&self) -> MutexGuard<'_, Table> {
         // Nothing in between can leave the table half changed.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn writable(path: &Path, content: Content) -> Result<OwnedFd, Error> {
+    match open_to_write(path, Links::Follow, content) {
+        Ok((_, status)) if !status.is_file() => Err(Error::NotAFile(path.to_owned())),
+        other => other.map(|(fd, _)| fd),
     }
 }
 

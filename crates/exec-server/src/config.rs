@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use exec_protocol::limits::RETAINED_BYTES;
+use exec_sandbox::linux::probe::Engine;
 
 use crate::limits::{CONCURRENT_REQUESTS, DETACHED_LIFE, RETAINED_BYTES_MAX};
 
@@ -34,6 +35,21 @@ pub struct ExecServerConfig {
     pub concurrent_requests: usize,
     /// Whether an unknown notification is only answered, instead of ending the connection.
     pub tolerate_unknown_notifications: bool,
+    /// How commands are confined.
+    pub sandbox: SandboxConfig,
+}
+
+/// How commands are confined, as far as the operator decides it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SandboxConfig {
+    /// The engine; the best that works here when absent.
+    pub engine: Option<Engine>,
+    /// The bubblewrap to use; else it is looked for where the system keeps programs.
+    pub bwrap: Option<PathBuf>,
+    /// Whether confined commands may make user namespaces of their own, as browsers and some build
+    /// tools want to.
+    pub nested_user_namespaces: bool,
 }
 
 impl Default for ExecServerConfig {
@@ -47,6 +63,7 @@ impl Default for ExecServerConfig {
             detached_life: DETACHED_LIFE,
             concurrent_requests: CONCURRENT_REQUESTS,
             tolerate_unknown_notifications: false,
+            sandbox: SandboxConfig::default(),
         }
     }
 }
@@ -197,6 +214,25 @@ const KEYS: &[(&str, Apply)] = &[
         };
         Ok(())
     }),
+    ("sandbox_engine", |config, value| {
+        config.sandbox.engine = match value.as_str() {
+            Some("auto") => None,
+            Some("bwrap") => Some(Engine::Bwrap),
+            Some("builtin") => Some(Engine::Builtin),
+            Some("landlock") => Some(Engine::LandlockOnly),
+            Some(_) | None => return Err("\"auto\", \"bwrap\", \"builtin\" or \"landlock\""),
+        };
+        Ok(())
+    }),
+    ("sandbox_bwrap", |config, value| {
+        let path = value.as_str().map(PathBuf::from).filter(|path| path.is_absolute());
+        config.sandbox.bwrap = Some(path.ok_or("an absolute path")?);
+        Ok(())
+    }),
+    ("sandbox_nested_user_namespaces", |config, value| {
+        config.sandbox.nested_user_namespaces = boolean(value)?;
+        Ok(())
+    }),
     ("tolerate_unknown_notifications", |config, value| {
         config.tolerate_unknown_notifications = boolean(value)?;
         Ok(())
@@ -225,7 +261,8 @@ mod tests {
         let text = "shutdown_grace_period_ms = 500\nmax_processes_per_connection = 3\n\
             retained_output_bytes_per_process = 2097152\nallow_direct_exec = false\n\
             allow_prepared_exec = false\ndetached_session_seconds = 0\nconcurrent_requests = 1\n\
-            tolerate_unknown_notifications = true\n";
+            tolerate_unknown_notifications = true\nsandbox_engine = \"bwrap\"\n\
+            sandbox_bwrap = \"/opt/bwrap\"\nsandbox_nested_user_namespaces = true\n";
         let config = ExecServerConfig::parse(text, Path::new("f")).unwrap();
         assert_eq!(text.lines().count(), KEYS.len());
         assert_eq!(config.shutdown_grace, Duration::from_millis(500));
@@ -233,6 +270,12 @@ mod tests {
         assert!(!config.allow_direct_exec && !config.allow_prepared_exec);
         assert!(config.detached_life.is_zero() && config.tolerate_unknown_notifications);
         assert_eq!(config.retained_output_bytes, 2 << 20);
+        let sandbox = SandboxConfig {
+            engine: Some(Engine::Bwrap),
+            bwrap: Some("/opt/bwrap".into()),
+            nested_user_namespaces: true,
+        };
+        assert_eq!(config.sandbox, sandbox);
     }
 
     #[test]

@@ -31,6 +31,12 @@ pub(crate) enum Error {
     ForeignPermission(PathUriError),
     #[error("sandbox intent cannot be enforced on this executor")]
     CannotConfine,
+    #[error("sandbox intent cannot be enforced on this executor: {0}")]
+    NoEngine(String),
+    #[error("sandbox intent cannot be enforced on this executor: it has no managed network")]
+    NoManagedNetwork,
+    #[error(transparent)]
+    Refused(#[from] exec_sandbox::policy::Refusal),
     #[error("native MXC is unavailable on this executor")]
     NoMxc,
     #[error("network proxy intent cannot be enforced on this executor")]
@@ -74,6 +80,8 @@ impl From<&Error> for RpcError {
             | Error::ForeignCwd { .. }
             | Error::ForeignPermission(_)
             | Error::CannotConfine
+            | Error::NoEngine(_)
+            | Error::NoManagedNetwork
             | Error::NoMxc
             | Error::CannotProxy
             | Error::NoSize => code::INVALID_PARAMS,
@@ -89,6 +97,7 @@ impl From<&Error> for RpcError {
             | Error::NoTerminal(_)
             | Error::TerminalHasNoEof(_)
             | Error::ForeignPath(_) => code::INVALID_REQUEST,
+            Error::Refused(refusal) => refusal.code(),
             Error::SessionAttached(_) => code::SESSION_ATTACHED,
             Error::File(error) => match error.kind() {
                 exec_fs::ErrorKind::NotFound => code::NOT_FOUND,

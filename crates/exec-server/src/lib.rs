@@ -37,6 +37,7 @@ mod http;
 mod outbox;
 mod process;
 mod reply;
+mod sandbox;
 mod scope;
 mod session;
 mod table;

@@ -141,7 +141,16 @@ impl Bench {
         };
         let launch = launch(&self.plan, &command).map_err(Error::Confine)?;
         let id = ProcessId::from("p");
-        Process::launch(id, spec, launch, log_limits(), &self.containment, Arc::new(Nobody)).await
+        Process::launch(
+            id,
+            spec,
+            launch,
+            log_limits(),
+            &self.containment,
+            Arc::new(Nobody),
+            Box::new(()),
+        )
+        .await
     }
 
     /// The same without confinement.
