@@ -84,6 +84,7 @@ impl Process {
             cwd: &strings.cwd,
             stdio: spec.stdio.for_child(),
             containment,
+            limits: spec.limits,
             launch: None,
         })
         .map_err(Error::Spawn)?;
@@ -102,7 +103,7 @@ impl Process {
         watcher: Arc<dyn Watcher>,
     ) -> Result<Arc<Self>, Error> {
         spec.env = Environment::new();
-        let (spawned, signals) = launch::start(launch, spec.stdio.for_child(), containment).await?;
+        let (spawned, signals) = launch::start(launch, &spec, containment).await?;
         Self::adopt(id, spec, limits, watcher, spawned, signals)
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use exec_process::{Process, Spec, Stdio, env};
+use exec_process::{Limits, Process, Spec, Stdio, env};
 use exec_protocol::bytes::Base64Bytes;
 use exec_protocol::id::ProcessId;
 use exec_protocol::methods::{self, NoParams, Notice};
@@ -56,6 +56,7 @@ fn launch(caller: &Caller, params: StartParams) -> Result<StartResult, Error> {
         argv: params.argv,
         arg0: params.arg0,
         cwd,
+        limits: Limits::default(),
     };
     let server = &caller.server;
     caller.session.table().claim(&process_id, server.config.processes_max)?;
