@@ -2,5 +2,7 @@
 //! do the tests that replay the corpora with a stable compiler, which include these files.
 
 mod properties;
+mod rules;
 
 pub use properties::{base64, envelope, params, path_uri};
+pub use rules::rules;

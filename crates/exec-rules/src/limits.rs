@@ -25,7 +25,7 @@ pub const HEAP_BYTES_MAX: usize = 64 << 20;
 /// How long one file may take, on top of the ticks.
 pub const EVALUATION_MAX: Duration = Duration::from_secs(2);
 /// Length of a `range`: a builtin that consumes it does not tick.
-pub const RANGE_MAX: usize = 1_000_000;
+pub const RANGE_MAX: i64 = 1_000_000;
 /// Stack of the evaluation. Starlark recurses over the source, 200 deep at most, and over values,
 /// 3000 deep at most by its own guard; a level takes below 4 KiB even without optimisation.
 pub const STACK_BYTES: usize = 32 << 20;

@@ -8,6 +8,7 @@
 )]
 
 use std::cell::{Cell, RefCell};
+use std::num::NonZeroI32;
 use std::sync::Arc;
 
 use starlark::any::ProvidesStaticType;
@@ -17,12 +18,15 @@ use starlark::starlark_module;
 use starlark::values::Value;
 use starlark::values::list::{ListRef, UnpackList};
 use starlark::values::none::NoneType;
+use starlark::values::range::Range;
 
 use super::Declared;
 use crate::error::too_many_rules;
 use crate::example::{self, Examples};
 use crate::host;
-use crate::limits::{COLLECTED_BYTES_MAX, ENTRIES_MAX, LIST_MAX, RULES_MAX, TEXT_BYTES_MAX};
+use crate::limits::{
+    COLLECTED_BYTES_MAX, ENTRIES_MAX, LIST_MAX, RANGE_MAX, RULES_MAX, TEXT_BYTES_MAX,
+};
 use crate::network::{self, Access, NetworkRule, Protocol};
 use crate::rule::{Decision, Location, PrefixRule, Token};
 
@@ -220,6 +224,24 @@ pub(super) fn rules(builder: &mut GlobalsBuilder) {
             collected.declared.borrow_mut().examples.push(examples);
         }
         Ok(NoneType)
+    }
+
+    /// Starlark's own, but bounded: `list(range(2000000000))` is a single step.
+    #[starlark(speculative_exec_safe)]
+    fn range(
+        #[starlark(require = pos)] a1: i32,
+        #[starlark(require = pos)] a2: Option<i32>,
+        #[starlark(require = pos, default = 1)] step: i32,
+    ) -> anyhow::Result<Range> {
+        let (start, stop) = a2.map_or((0, a1), |stop| (a1, stop));
+        let Some(step) = NonZeroI32::new(step) else {
+            return Err(anyhow::Error::msg("Third argument of range (step) cannot be zero"));
+        };
+        let length = (i64::from(stop) - i64::from(start)) / i64::from(step.get());
+        if length > RANGE_MAX {
+            Err(Complaint::Rule(format!("a range is longer than {RANGE_MAX}")))?;
+        }
+        Ok(Range::new(start, stop, step))
     }
 
     /// Says whether a host may be reached.
