@@ -118,6 +118,8 @@ fn problem(file: &Arc<str>, error: &starlark::Error) -> Problem {
 fn hint(error: &starlark::Error) -> Option<&'static str> {
     let message = error.without_diagnostic().to_string();
     let known = [
+        ("Evaluation cancelled", "the file takes too long: rules are data, not a program"),
+        ("tick", "the file takes too many steps: rules are data, not a program"),
         ("invalid decision", "a decision is \"allow\", \"prompt\" or \"forbidden\""),
         ("pattern cannot be empty", "name at least the program: pattern = [\"git\"]"),
         ("Type of parameter `pattern`", "a pattern is a list: [\"git\", [\"status\", \"log\"]]"),

@@ -23,7 +23,7 @@ pub const TICKS_MAX: u64 = 1_000_000;
 /// Starlark values of one file.
 pub const HEAP_BYTES_MAX: usize = 64 << 20;
 /// How long one file may take, on top of the ticks.
-pub const EVALUATION_MAX: Duration = Duration::from_secs(2);
+pub const EVALUATION_MAX: Duration = Duration::from_secs(5);
 /// Length of a `range`: a builtin that consumes it does not tick.
 pub const RANGE_MAX: i64 = 1_000_000;
 /// Stack of the evaluation. Starlark recurses over the source, 200 deep at most, and over values,
