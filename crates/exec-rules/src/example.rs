@@ -114,7 +114,7 @@ pub(crate) fn check(
 ) -> Result<(), Problem> {
     for command in &examples.not_matching {
         if let Some((rule, prefix, path)) = matching(rules, command, hosts, places) {
-            let path = path.map(|path| AbsolutePathBuf(path));
+            let path = path.map(AbsolutePathBuf);
             let message = format!(
                 "expected example to not match rule `PrefixRuleMatch {{ matched_prefix: {prefix:?}, \
                  decision: {:?}, resolved_program: {path:?}, justification: {:?} }}`: {}",

@@ -10,7 +10,8 @@ use toml::{Table, Value};
 use super::Finding;
 
 /// What a pure crate may not use.
-const IMPURE: &[(&str, &[&str])] = &[("exec-protocol", &["tokio", "libc"])];
+const IMPURE: &[(&str, &[&str])] =
+    &[("exec-protocol", &["tokio", "libc"]), ("exec-rules", &["tokio", "libc"])];
 
 /// A member of the workspace.
 struct Member {

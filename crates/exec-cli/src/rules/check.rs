@@ -47,7 +47,9 @@ fn complain(error: Error) {
             let file = path.display();
             (outcome.with_context(|| format!("failed to read policy at {file}")).err(), None)
         }
-        other => (Some(other.into()), None),
+        other @ (Error::TooManyFiles | Error::Amend { .. } | Error::Refused(_)) => {
+            (Some(other.into()), None)
+        }
     };
     if let Some(error) = error {
         eprintln!("Error: {error:?}");
