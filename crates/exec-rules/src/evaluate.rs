@@ -7,8 +7,9 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::thread;
-use std::time::Instant;
+use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use starlark::ErrorKind;
 use starlark::codemap::FileSpanRef;
 use starlark::environment::{Globals, GlobalsBuilder, Module};
@@ -65,14 +66,14 @@ fn on_this_stack(file: &str, text: &str) -> Result<Declared, Problem> {
     let ast = AstModule::parse(file, text.to_owned(), &dialect)
         .map_err(|error| problem(&name, &error))?;
     let collected = Collected::new(Arc::clone(&name));
-    let deadline = Instant::now() + EVALUATION_MAX;
+    let deadline = processor_time() + EVALUATION_MAX;
     let outcome = Module::with_temp_heap(|module| {
         let mut evaluator = Evaluator::new(&module);
         // All values together are bounded below, and nobody needs the room again.
         evaluator.disable_gc();
         evaluator.set_max_tick_count(TICKS_MAX)?;
         evaluator.set_max_heap_size(HEAP_BYTES_MAX)?;
-        evaluator.set_check_cancelled(Box::new(move || Instant::now() > deadline));
+        evaluator.set_check_cancelled(Box::new(move || processor_time() > deadline));
         evaluator.before_stmt_for_dap(BeforeStmtFunc::from_dyn(Box::new(HeapCheck)));
         evaluator.extra = Some(&collected);
         evaluator.eval_module(ast, &globals())?;
@@ -80,6 +81,11 @@ fn on_this_stack(file: &str, text: &str) -> Result<Declared, Problem> {
     });
     outcome.map_err(|error| problem(&name, &error))?;
     Ok(RefCell::into_inner(collected.declared))
+}
+
+/// What this thread has used.
+fn processor_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 fn globals() -> Globals {
