@@ -10,6 +10,7 @@
 pub mod cancel;
 pub mod error;
 pub mod limits;
+pub mod protected;
 pub mod resolve;
 
 mod atomic;
