@@ -5,6 +5,8 @@ pub mod bpf;
 pub mod builtin;
 pub mod bwrap;
 pub(crate) mod inner;
+pub mod landlock;
+pub mod probe;
 pub mod proc_covers;
 pub mod seccomp;
 mod second_layer;

@@ -1,11 +1,17 @@
 //! Plans as data: what the usual intents come to on a small host.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
 use std::path::{Path, PathBuf};
 
 use exec_protocol::sandbox::SandboxContext;
 use exec_sandbox::legacy::Profile;
 use exec_sandbox::plan::{Filter, Mount, Network, Plan};
 use exec_sandbox::policy::{Facts, Policy, Refusal, Table};
+
+use common::entries;
 
 fn host() -> Table {
     Table::new()
@@ -24,36 +30,6 @@ fn facts() -> Facts {
 
 fn plan_of(intent: &SandboxContext, facts: &Facts, host: &Table) -> Result<Plan, Refusal> {
     Plan::build(&Policy::resolve(intent, facts, host)?, host)
-}
-
-fn context(entries: &str) -> SandboxContext {
-    let text = format!(
-        r#"{{"permissions":{{"type":"managed","network":"restricted","file_system":{{
-        "type":"restricted","entries":[{entries}]}}}},"windowsSandboxLevel":"disabled",
-        "workspaceRoots":["file:///srv/repo"]}}"#
-    );
-    serde_json::from_str(&text).expect("a context")
-}
-
-/// `read /x` and the like, one entry each; `:word` is a special kind.
-fn entries(lines: &[&str]) -> SandboxContext {
-    let entry = |line: &&str| {
-        let (access, path) = line.split_once(' ').expect("access and path");
-        let path = match path.split_once(':') {
-            Some(("", kind)) => match kind.split_once('/') {
-                Some((kind, subpath)) => format!(
-                    r#"{{"type":"special","value":{{"kind":"{kind}","subpath":"{subpath}"}}}}"#
-                ),
-                None => format!(r#"{{"type":"special","value":{{"kind":"{kind}"}}}}"#),
-            },
-            _ if path.contains(['*', '{']) => {
-                format!(r#"{{"type":"glob_pattern","pattern":"{path}"}}"#)
-            }
-            _ => format!(r#"{{"type":"path","path":"file://{path}"}}"#),
-        };
-        format!(r#"{{"path":{path},"access":"{access}"}}"#)
-    };
-    context(&lines.iter().map(entry).collect::<Vec<_>>().join(","))
 }
 
 /// One line for each mount, without the steps that every view has.

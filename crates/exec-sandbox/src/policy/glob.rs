@@ -146,6 +146,30 @@ impl Pattern {
         false
     }
 
+    /// The same as an anchored regular expression, with all that is below a match.
+    pub(crate) fn regex(&self) -> String {
+        let mut regex = String::from("^");
+        for letter in self.base.to_string_lossy().chars() {
+            push_literal(&mut regex, letter);
+        }
+        let mut slash = true;
+        for (index, part) in self.parts.iter().enumerate() {
+            if std::mem::replace(&mut slash, true) {
+                regex.push('/');
+            }
+            match part {
+                Part::Any if index + 1 == self.parts.len() => regex.push_str("[^/]+"),
+                Part::Any => {
+                    regex.push_str("([^/]+/)*");
+                    slash = false;
+                }
+                Part::Name(tokens) => tokens.iter().for_each(|token| token.push_regex(&mut regex)),
+            }
+        }
+        regex.push_str("(/.*)?$");
+        regex
+    }
+
     /// `**` also stands for no directory at all.
     fn closed(&self, mut at: Vec<usize>) -> Progress {
         let mut index = 0;
@@ -177,6 +201,29 @@ impl Token {
         }
     }
 
+    fn push_regex(&self, regex: &mut String) {
+        match self {
+            Token::Literal(letter) => push_literal(regex, *letter),
+            Token::One => regex.push_str("[^/]"),
+            Token::Many => regex.push_str("[^/]*"),
+            // A quote would end the expression where it is written down; deny more instead.
+            Token::Class { ranges, .. } if ranges.iter().any(|it| it.0 == '"' || it.1 == '"') => {
+                regex.push_str("[^/]");
+            }
+            Token::Class { negated, ranges } => {
+                regex.push_str(if *negated { "[^/" } else { "[" });
+                for (low, high) in ranges {
+                    push_class(regex, *low);
+                    if low != high {
+                        regex.push('-');
+                        push_class(regex, *high);
+                    }
+                }
+                regex.push(']');
+            }
+        }
+    }
+
     fn takes(&self, letter: char) -> bool {
         match self {
             Token::Literal(wanted) => *wanted == letter,
@@ -185,6 +232,25 @@ impl Token {
                 ranges.iter().any(|(low, high)| (*low..=*high).contains(&letter)) != *negated
             }
         }
+    }
+}
+
+/// A letter as itself. A quote would end the expression where it is written down.
+fn push_literal(regex: &mut String, letter: char) {
+    if letter == '"' {
+        regex.push('.');
+        return;
+    }
+    if !letter.is_alphanumeric() && letter.is_ascii() && letter != '/' {
+        regex.push('\\');
+    }
+    regex.push(letter);
+}
+
+fn push_class(regex: &mut String, letter: char) {
+    match letter {
+        '\\' | ']' | '[' | '^' | '-' => regex.extend(['\\', letter]),
+        other => regex.push(other),
     }
 }
 
@@ -380,6 +446,15 @@ mod tests {
         check("../q/*", "/q/x", true);
         let bases: Vec<_> = compile(Path::new("/r[1]"), "*.env").unwrap();
         assert_eq!(bases[0].base, Path::new("/r[1]"));
+    }
+
+    #[test]
+    fn a_pattern_as_a_regular_expression() {
+        let regex = |pattern: &str| compile(Path::new("/r.1"), pattern).unwrap()[0].regex();
+        assert_eq!(regex("**/*.env"), r"^/r\.1/([^/]+/)*[^/]*\.env(/.*)?$");
+        assert_eq!(regex("a/**"), r"^/r\.1/a/[^/]+(/.*)?$");
+        assert_eq!(regex("x?[!a-c]\""), r"^/r\.1/x[^/][^/a-c].(/.*)?$");
+        assert_eq!(regex("lit"), r"^/r\.1/lit(/.*)?$");
     }
 
     #[test]

@@ -328,24 +328,21 @@ impl<'a, H: Host> Resolver<'a, H> {
         }
         let within = locate(self.host, &facts.cwd)?.path;
         for (path, kind) in scan(self.host, pattern, &base.path, budget)? {
-            let target = if kind == Kind::Link {
-                locate(self.host, &path)?
-            } else {
-                locate_found(self.host, &path)?
-            };
+            // For a listed name that is no link, this finds the name itself.
+            let target = locate(self.host, &path)?;
             let Found::Object(object) = target.found else { continue };
-            // A link to a directory that the policy opens by name hides nothing; it would only close
-            // the workspace to itself.
-            let opens = |(path, rule): (&PathBuf, &Rule)| {
-                rule.access == Access::Write && path.starts_with(&target.path)
-            };
-            let contains_work = base.path.starts_with(&target.path)
-                || within.starts_with(&target.path)
-                || self.rules.by_path.iter().any(opens);
-            if kind == Kind::Link && contains_work {
-                continue;
+            let holds_work = |path: &Path| path.starts_with(&target.path);
+            let opens =
+                |(path, rule): (&PathBuf, &Rule)| rule.access == Access::Write && holds_work(path);
+            // A link to a directory that the policy opens by name hides nothing; it would only
+            // close the workspace to itself.
+            let leads_home = kind == Kind::Link
+                && (holds_work(&base.path)
+                    || holds_work(&within)
+                    || self.rules.by_path.iter().any(opens));
+            if !leads_home {
+                self.rules.deny_all(&target.path, object, origin());
             }
-            self.rules.deny_all(&target.path, object, origin());
         }
         Ok(())
     }
@@ -353,21 +350,6 @@ impl<'a, H: Host> Resolver<'a, H> {
     fn skip(&mut self, claim: &Claim, reason: &'static str) {
         let (entry, path) = (claim.entry, claim.path.clone());
         self.rules.skipped.push(Skipped { entry, path, reason });
-    }
-}
-
-/// The place of something that a listing just showed, and that is no link.
-fn locate_found(host: &impl Host, path: &Path) -> Result<Place, Refusal> {
-    let look = host.look(path);
-    match look.map_err(|source| Refusal::Host { path: path.to_owned(), source })? {
-        Some(object) => {
-            Ok(Place { path: path.to_owned(), found: Found::Object(object), links: Vec::new() })
-        }
-        None => Ok(Place {
-            path: path.to_owned(),
-            found: Found::Missing(path.to_owned()),
-            links: Vec::new(),
-        }),
     }
 }
 
