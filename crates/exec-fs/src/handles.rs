@@ -39,6 +39,22 @@ enum Slot {
     Open(Arc<OwnedFd>),
 }
 
+/// A name that was taken and has no file yet.
+#[derive(Debug)]
+#[must_use]
+pub struct Reserved(u64);
+
+/// Opens a regular file, to be read or to be written from its beginning.
+pub fn open_file(path: &Path, links: Links, mode: OpenMode) -> Result<OwnedFd, Error> {
+    match mode {
+        OpenMode::Read => open_regular(path, links).map(|(fd, _)| fd),
+        OpenMode::Replace => match open_emptied(path, links) {
+            Ok((_, status)) if !status.is_file() => Err(Error::NotAFile(path.to_owned())),
+            other => other.map(|(fd, _)| fd),
+        },
+    }
+}
+
 /// What a read gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
@@ -56,18 +72,27 @@ impl Handles {
 
     /// Opens a regular file under a name that is not in use.
     pub fn open(&self, id: &str, path: &Path, mode: OpenMode) -> Result<(), Error> {
+        let reserved = self.reserve(id)?;
+        self.settle(id, reserved, open_file(path, Links::Follow, mode))
+    }
+
+    /// Takes a name that is not in use, for a file that somebody else opens.
+    pub fn reserve(&self, id: &str) -> Result<Reserved, Error> {
         check_id(id)?;
-        let number = self.reserve(id)?;
-        let opened = match mode {
-            OpenMode::Read => open_regular(path, Links::Follow).map(|(fd, _)| fd),
-            OpenMode::Replace => match open_emptied(path, Links::Follow) {
-                Ok((_, status)) if !status.is_file() => Err(Error::NotAFile(path.to_owned())),
-                other => other.map(|(fd, _)| fd),
-            },
-        };
+        self.take_name(id).map(Reserved)
+    }
+
+    /// Puts what was opened under the name that was taken for it, or gives the name back.
+    pub fn settle<E>(
+        &self,
+        id: &str,
+        reserved: Reserved,
+        opened: Result<OwnedFd, E>,
+    ) -> Result<(), E> {
         let mut table = self.lock();
         // Closed in the meantime, and perhaps taken by another opening.
-        let ours = matches!(table.slots.get(id), Some(Slot::Opening(other)) if *other == number);
+        let ours =
+            matches!(table.slots.get(id), Some(Slot::Opening(other)) if *other == reserved.0);
         match opened {
             Ok(fd) if ours => {
                 table.slots.insert(id.to_owned(), Slot::Open(Arc::new(fd)));
@@ -168,7 +193,7 @@ impl Handles {
         self.len() == 0
     }
 
-    fn reserve(&self, id: &str) -> Result<u64, Error> {
+    fn take_name(&self, id: &str) -> Result<u64, Error> {
         let mut table = self.lock();
         let full = table.slots.len() >= self.handles_max;
         let number = table.openings + 1;

@@ -20,6 +20,7 @@ mod write;
 
 pub mod cached;
 pub mod handles;
+pub mod lend;
 
 mod directory;
 mod entries;
@@ -41,7 +42,7 @@ pub use cancel::Cancel;
 pub use copy::{Recursion, copy};
 pub use directory::{Parents, create_directory, read_directory, read_directory_json};
 pub use error::{Error, ErrorKind};
-pub use handles::Handles;
+pub use handles::{Handles, open_file};
 pub use missing::{MissingHub, MissingWatch};
 pub use read::{FileReader, read_file};
 pub use remove::{Missing, remove};

@@ -4,15 +4,22 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::dispatch::Caller;
+use tokio::sync::Semaphore;
+
 use crate::error::Error;
 
 /// Set when nobody waits any more.
 pub(crate) type Stop = Arc<AtomicBool>;
 
+/// Whoever makes such calls, within a bound.
+pub(crate) trait Places {
+    /// As many calls at once.
+    fn places(&self) -> &Semaphore;
+}
+
 /// Runs a call on a thread that may block. Dropped, it is told to stop.
 pub(crate) async fn blocking<T: Send + 'static>(
-    caller: &Caller,
+    caller: &impl Places,
     call: impl FnOnce(Stop) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     struct Waiting(Stop);
@@ -21,7 +28,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
             self.0.store(true, Ordering::Relaxed);
         }
     }
-    let Ok(_place) = caller.server.file_calls.acquire().await else {
+    let Ok(_place) = caller.places().acquire().await else {
         return Err(Error::Internal);
     };
     let waiting = Waiting(Stop::default());

@@ -31,6 +31,15 @@ pub(crate) enum Error {
     ForeignPermission(PathUriError),
     #[error("sandbox intent cannot be enforced on this executor")]
     CannotConfine,
+    #[error("sandbox context has symbolic entries but no cwd")]
+    NoPolicyCwd,
+    #[error(transparent)]
+    Refused(#[from] exec_sandbox::policy::Refusal),
+    /// What a confined worker answered.
+    #[error("{}", .0.message)]
+    Inside(RpcError),
+    #[error("the sandboxed file worker failed: {0}")]
+    Worker(String),
     #[error("native MXC is unavailable on this executor")]
     NoMxc,
     #[error("network proxy intent cannot be enforced on this executor")]
@@ -74,6 +83,7 @@ impl From<&Error> for RpcError {
             | Error::ForeignCwd { .. }
             | Error::ForeignPermission(_)
             | Error::CannotConfine
+            | Error::NoPolicyCwd
             | Error::NoMxc
             | Error::CannotProxy
             | Error::NoSize => code::INVALID_PARAMS,
@@ -89,6 +99,8 @@ impl From<&Error> for RpcError {
             | Error::NoTerminal(_)
             | Error::TerminalHasNoEof(_)
             | Error::ForeignPath(_) => code::INVALID_REQUEST,
+            Error::Refused(refusal) => refusal.code(),
+            Error::Inside(error) => error.code,
             Error::SessionAttached(_) => code::SESSION_ATTACHED,
             Error::File(error) => match error.kind() {
                 exec_fs::ErrorKind::NotFound => code::NOT_FOUND,
@@ -104,7 +116,7 @@ impl From<&Error> for RpcError {
                 exec_environment::ErrorKind::Request => code::INVALID_REQUEST,
                 exec_environment::ErrorKind::Failed => code::INTERNAL,
             },
-            Error::Process(_) | Error::AnswerTooLarge | Error::Internal => code::INTERNAL,
+            Error::Process(_) | Error::Worker(_) | Error::AnswerTooLarge | Error::Internal => code::INTERNAL,
         };
         RpcError { code, message: error.to_string() }
     }

@@ -27,6 +27,7 @@ pub mod listen;
 pub mod server;
 
 mod blocking;
+mod confined;
 mod connection;
 mod discovery;
 mod dispatch;
@@ -41,5 +42,6 @@ mod scope;
 mod session;
 mod table;
 
+pub use confined::{WORKER_ARGUMENT, serve_files};
 pub use config::{ConfigError, ExecServerConfig};
 pub use server::Server;

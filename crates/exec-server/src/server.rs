@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::config::ExecServerConfig;
+use crate::confined::Confined;
 use crate::connection;
 use crate::environment;
 use crate::error::Error;
@@ -28,7 +29,9 @@ pub struct Server {
     /// Makes HTTP requests; costs nothing until the first.
     pub(crate) http: HttpClient,
     /// File calls at once, for all connections.
-    pub(crate) file_calls: Semaphore,
+    pub(crate) file_calls: Arc<Semaphore>,
+    /// File calls that are made inside a sandbox.
+    pub(crate) confined: Confined,
     sessions: Mutex<Sessions>,
     stop: watch::Sender<bool>,
 }
@@ -53,7 +56,8 @@ impl Server {
             containment,
             missing: MissingHub::new(),
             http: HttpClient::default(),
-            file_calls: Semaphore::new(FILE_CALLS_MAX),
+            file_calls: Arc::new(Semaphore::new(FILE_CALLS_MAX)),
+            confined: Confined::default(),
             sessions: Mutex::new(Sessions::default()),
             stop: watch::Sender::new(false),
         })
@@ -77,6 +81,7 @@ impl Server {
                 process.wait_closed(Some(left)).await;
             }
         }
+        self.confined.end();
         self.containment.kill_all();
     }
 
