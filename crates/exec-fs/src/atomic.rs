@@ -41,7 +41,7 @@ pub(crate) fn replace(
     let directory = place.directory.as_fd();
     let old = existing(place)?;
     if old.is_none() {
-        protected::check(directory, &place.name)?;
+        protected::check_new(directory, &place.name)?;
     }
     let mode = if old.is_some() { Mode::RUSR | Mode::WUSR } else { NEW_FILE };
     let mut new = Temporary::create(directory, mode)?;

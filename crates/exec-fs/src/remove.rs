@@ -13,6 +13,7 @@ use crate::copy::Recursion;
 use crate::descent::{Descent, open_below};
 use crate::entries::EntryBuffer;
 use crate::error::Error;
+use crate::protected;
 use crate::limits::DESCENT_OPEN_MAX;
 use crate::resolve::{self, Links, retry};
 
@@ -139,6 +140,7 @@ fn remove_some(
 }
 
 fn unlink(directory: BorrowedFd<'_>, name: &OsStr, flags: AtFlags) -> Result<(), Error> {
+    protected::check_old(directory, name)?;
     Ok(retry(|| rustix::fs::unlinkat(directory, name, flags))?)
 }
 

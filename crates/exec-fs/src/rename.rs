@@ -22,7 +22,9 @@ pub fn rename(source: &Path, destination: &Path, existing: Existing) -> Result<(
         Existing::Replace => RenameFlags::empty(),
         Existing::Keep => RenameFlags::NOREPLACE,
     };
-    resolve::with_name(CWD, destination.as_os_str(), |directory, name| {
-        rustix::fs::renameat_with(CWD, source, directory, name, flags)
+    resolve::without_name(source, |old_directory, old| {
+        resolve::with_name(CWD, destination.as_os_str(), |directory, name| {
+            rustix::fs::renameat_with(old_directory, old, directory, name, flags)
+        })
     })
 }

@@ -97,7 +97,7 @@ pub(crate) fn create_at(
     mode: Mode,
 ) -> Result<OwnedFd, Error> {
     let flags = flags | HARMLESS | OFlags::NOFOLLOW;
-    let protected = protected::covers(directory, name)?;
+    let protected = protected::covers_new(directory, name)?;
     let create = if protected { OFlags::empty() } else { OFlags::CREATE };
     match retry(|| rustix::fs::openat(directory, name, flags | create, mode)) {
         Err(Errno::NOENT) if protected => Err(Errno::ROFS.into()),
@@ -117,21 +117,40 @@ pub(crate) fn with_name(
     path: &OsStr,
     mut call: impl FnMut(BorrowedFd<'_>, &OsStr) -> rustix::io::Result<()>,
 ) -> Result<(), Error> {
+    with_checked_name(base, path, protected::check_new, |directory, name| {
+        Ok(retry(|| call(directory, name))?)
+    })
+}
+
+/// The same for a name that is taken away. Nothing protected is.
+pub(crate) fn without_name(
+    path: &Path,
+    call: impl FnOnce(BorrowedFd<'_>, &OsStr) -> Result<(), Error>,
+) -> Result<(), Error> {
+    with_checked_name(CWD, path.as_os_str(), protected::check_old, call)
+}
+
+fn with_checked_name(
+    base: BorrowedFd<'_>,
+    path: &OsStr,
+    check: fn(BorrowedFd<'_>, &OsStr) -> Result<(), Error>,
+    call: impl FnOnce(BorrowedFd<'_>, &OsStr) -> Result<(), Error>,
+) -> Result<(), Error> {
     if !protected::any() {
-        return Ok(retry(|| call(base, path))?);
+        return call(base, path);
     }
     let (parent, name) = match split(Path::new(path)) {
         // Another spelling of a directory that is there, or that cannot be made in that way.
-        Err(_) => return Ok(retry(|| call(base, path))?),
+        Err(_) => return call(base, path),
         Ok(split) => split,
     };
     let directory = retry(|| rustix::fs::openat(base, parent, DIRECTORY, Mode::empty()))?;
-    protected::check(directory.as_fd(), name)?;
+    check(directory.as_fd(), name)?;
     // With the slashes at its end, which mean something.
     let bytes = path.as_bytes();
     let start = if parent == Path::new(".") { 0 } else { parent.as_os_str().len() };
     let spelled = OsStr::from_bytes(bytes.get(start..).unwrap_or(name.as_bytes()));
-    Ok(retry(|| call(directory.as_fd(), spelled))?)
+    call(directory.as_fd(), spelled)
 }
 
 /// Opens an entry of a directory, harmlessly, and never through a link.

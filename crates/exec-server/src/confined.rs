@@ -24,7 +24,6 @@ use exec_protocol::capability::{CapabilityRoot, DiscoverRootsParams, DiscoverRoo
 use exec_protocol::fs::*;
 use exec_protocol::methods::{CapabilityRootsDiscover, Method};
 use exec_protocol::sandbox::SandboxContext;
-use exec_sandbox::plan::Plan;
 use serde::Serialize;
 
 use crate::blocking::blocking;
@@ -35,6 +34,7 @@ use crate::reply::RawResult;
 use crate::{discovery, fs};
 use pool::Pool;
 use serve::{OPEN, OpenFile, READ, ReadFile};
+use start::Inside;
 use worker::{Answer, Failure};
 
 pub use serve::{WORKER_ARGUMENT, serve_files};
@@ -89,8 +89,8 @@ where
     M: Method,
     M::Params: Confinable,
 {
-    match plan(caller, params).await? {
-        Some(plan) => Ok(Some(ask(caller, &plan, M::NAME, params).await?.result)),
+    match inside(caller, params).await? {
+        Some(inside) => Ok(Some(ask(caller, &inside, M::NAME, params).await?.result)),
         None => Ok(None),
     }
 }
@@ -99,13 +99,13 @@ pub(crate) async fn read_file(
     caller: Caller,
     mut params: ReadFileParams,
 ) -> Result<RawResult, Error> {
-    let Some(plan) = plan(&caller, &mut params).await? else {
+    let Some(inside) = inside(&caller, &mut params).await? else {
         return fs::read_file(caller.files(), params).await;
     };
     let ReadFileParams { path, follow_symlinks, .. } = params;
     let bytes_max = read_file_bytes_max(caller.message_bytes_max);
     let wanted = ReadFile { path, follow_symlinks, bytes_max };
-    let answer = ask(&caller, &plan, READ, &wanted).await?;
+    let answer = ask(&caller, &inside, READ, &wanted).await?;
     let Some(file) = answer.descriptor else { return Ok(RawResult::Json(answer.result)) };
     fs::send_file(&caller.files(), move || {
         // Only the worker may read what is made up for its reader.
@@ -118,13 +118,13 @@ pub(crate) async fn read_file(
 }
 
 pub(crate) async fn open(caller: Caller, mut params: OpenParams) -> Result<HandleRef, Error> {
-    let Some(plan) = plan(&caller, &mut params).await? else {
+    let Some(inside) = inside(&caller, &mut params).await? else {
         return fs::open(caller.files(), params).await;
     };
     let OpenParams { handle_id, path, mode, .. } = params;
     let files = &caller.scope.files;
     let reserved = files.reserve(&handle_id)?;
-    let opened = ask(&caller, &plan, OPEN, &OpenFile { path, mode }).await;
+    let opened = ask(&caller, &inside, OPEN, &OpenFile { path, mode }).await;
     let opened = opened.and_then(|answer| {
         let file = answer.descriptor.ok_or_else(|| Error::Worker("it opened nothing".to_owned()))?;
         match exec_fs::lend::is_made_up(file.as_fd())? {
@@ -141,35 +141,38 @@ pub(crate) async fn discover(
     caller: &Caller,
     mut root: CapabilityRoot,
 ) -> Result<DiscoverRootsResult, Error> {
-    let plan = plan(caller, &mut root).await?;
+    let inside = inside(caller, &mut root).await?;
     let params = DiscoverRootsParams { roots: vec![root] };
-    let Some(plan) = plan else { return discovery::look_through(caller.files(), params).await };
-    let answer = ask(caller, &plan, CapabilityRootsDiscover::NAME, &params).await?;
+    let Some(inside) = inside else { return discovery::look_through(caller.files(), params).await };
+    let answer = ask(caller, &inside, CapabilityRootsDiscover::NAME, &params).await?;
     serde_json::from_slice(&answer.result).map_err(|error| Error::Worker(error.to_string()))
 }
 
 /// Takes the context out of the parameters. What has to be done for it to hold on this host; nothing
 /// if it restricts no file.
-async fn plan(caller: &Caller, params: &mut impl Confinable) -> Result<Option<Plan>, Error> {
+async fn inside(
+    caller: &Caller,
+    params: &mut impl Confinable,
+) -> Result<Option<Inside>, Error> {
     match params.sandbox().take() {
         Some(context) if context.restricts_files() => {
             let program = caller.server.config.file_worker.clone().ok_or(Error::CannotConfine)?;
-            blocking(caller, move |_| start::plan(context, program)).await
+            blocking(caller, move |_| start::inside(context, program)).await
         }
         Some(_) | None => Ok(None),
     }
 }
 
-/// Asks the worker of a plan.
+/// Asks the worker of a view.
 async fn ask<P: Serialize>(
     caller: &Caller,
-    plan: &Plan,
+    inside: &Inside,
     method: &str,
     params: &P,
 ) -> Result<Answer, Error> {
     let server = &caller.server;
     for _ in 0..ATTEMPTS {
-        let worker = server.confined.pool().worker(server, plan)?;
+        let worker = server.confined.pool().worker(server, inside).ok_or(Error::Internal)?;
         match worker.ask(method, params).await {
             Ok(answer) => return Ok(answer),
             Err(Failure::Unasked) => {}

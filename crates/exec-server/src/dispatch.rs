@@ -8,9 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use exec_protocol::jsonrpc::{self, RequestId, RpcError};
 use exec_protocol::methods::{self, Method, MethodInfo};
-use tokio::sync::Semaphore;
 
-use crate::blocking::Places;
+use crate::blocking::{Place, Places};
 use crate::confined::{self, Confinable};
 use crate::error::Error;
 use crate::reply::{RawResult, Reply};
@@ -46,7 +45,7 @@ impl Caller {
 }
 
 impl Places for Caller {
-    fn places(&self) -> &Semaphore {
+    fn places(&self) -> &Place {
         &self.server.file_calls
     }
 }
@@ -56,14 +55,14 @@ impl Places for Caller {
 pub(crate) struct FileCaller {
     /// What ends with the connection.
     pub(crate) scope: Arc<Scope>,
-    /// File calls at once.
-    pub(crate) places: Arc<Semaphore>,
+    /// Where its calls are made.
+    pub(crate) places: Place,
     /// Largest message the client takes.
     pub(crate) message_bytes_max: u64,
 }
 
 impl Places for FileCaller {
-    fn places(&self) -> &Semaphore {
+    fn places(&self) -> &Place {
         &self.places
     }
 }

@@ -10,6 +10,7 @@ use exec_transport::Connection;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
+use crate::blocking::Place;
 use crate::config::ExecServerConfig;
 use crate::confined::Confined;
 use crate::connection;
@@ -29,7 +30,7 @@ pub struct Server {
     /// Makes HTTP requests; costs nothing until the first.
     pub(crate) http: HttpClient,
     /// File calls at once, for all connections.
-    pub(crate) file_calls: Arc<Semaphore>,
+    pub(crate) file_calls: Place,
     /// File calls that are made inside a sandbox.
     pub(crate) confined: Confined,
     sessions: Mutex<Sessions>,
@@ -56,7 +57,7 @@ impl Server {
             containment,
             missing: MissingHub::new(),
             http: HttpClient::default(),
-            file_calls: Arc::new(Semaphore::new(FILE_CALLS_MAX)),
+            file_calls: Place::Threads(Arc::new(Semaphore::new(FILE_CALLS_MAX))),
             confined: Confined::default(),
             sessions: Mutex::new(Sessions::default()),
             stop: watch::Sender::new(false),

@@ -37,11 +37,17 @@ pub(super) struct Message {
     pub(super) descriptor: Option<OwnedFd>,
 }
 
-/// One end.
-pub(super) struct Channel {
-    socket: AsyncFd<OwnedFd>,
+/// Frames as they come in.
+#[derive(Default)]
+pub(super) struct Frames {
     incoming: Vec<u8>,
     descriptors: VecDeque<OwnedFd>,
+}
+
+/// One end, for a task.
+pub(super) struct Channel {
+    socket: AsyncFd<OwnedFd>,
+    frames: Frames,
     outgoing: VecDeque<Outgoing>,
     outgoing_bytes: usize,
 }
@@ -59,8 +65,7 @@ impl Channel {
     pub(super) fn new(socket: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             socket: watch(socket)?,
-            incoming: Vec::new(),
-            descriptors: VecDeque::new(),
+            frames: Frames::default(),
             outgoing: VecDeque::new(),
             outgoing_bytes: 0,
         })
@@ -73,12 +78,9 @@ impl Channel {
 
     /// Queues a message.
     pub(super) fn send(&mut self, text: Vec<u8>, descriptor: Option<OwnedFd>) -> io::Result<()> {
-        let len = u32::try_from(text.len()).ok().filter(|_| text.len() <= TEXT_BYTES_MAX);
-        let len = len.ok_or(io::ErrorKind::FileTooLarge)?;
-        let flag = if descriptor.is_some() { WITH_DESCRIPTOR } else { 0 };
-        self.outgoing_bytes += text.len();
-        let head = (len | flag).to_le_bytes();
-        self.outgoing.push_back(Outgoing { head, text, descriptor, sent: 0 });
+        let frame = Outgoing::new(text, descriptor)?;
+        self.outgoing_bytes += frame.text.len();
+        self.outgoing.push_back(frame);
         Ok(())
     }
 
@@ -90,9 +92,9 @@ impl Channel {
                 Ok(sent) => frame.sent += sent?,
                 Err(_would_block) => continue,
             }
-            // It has arrived with the first byte.
+            // It has gone with the first byte.
             frame.descriptor = None;
-            if frame.sent == HEAD_BYTES + frame.text.len() {
+            if frame.is_sent() {
                 self.outgoing_bytes -= frame.text.len();
                 self.outgoing.pop_front();
             }
@@ -106,28 +108,50 @@ impl Channel {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<Option<Message>>> {
         loop {
-            if let Some(message) = self.take_frame()? {
+            if let Some(message) = self.frames.take()? {
                 return Poll::Ready(Ok(Some(message)));
             }
             let mut guard = ready!(self.socket.poll_read_ready(cx))?;
-            let (incoming, descriptors) = (&mut self.incoming, &mut self.descriptors);
-            let received =
-                guard.try_io(|socket| Ok(receive(socket.get_ref(), incoming, descriptors)?));
-            match received {
+            match guard.try_io(|socket| self.frames.fill(socket.get_ref())) {
                 Err(_would_block) => {}
-                Ok(received) => match received? {
-                    0 if self.incoming.is_empty() => return Poll::Ready(Ok(None)),
-                    0 => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-                    _ if self.descriptors.len() > DESCRIPTORS_MAX => {
-                        return Poll::Ready(Err(invalid("too many descriptors")));
+                Ok(filled) => {
+                    if !filled? {
+                        return Poll::Ready(Ok(None));
                     }
-                    _ => {}
-                },
+                }
+            }
+        }
+    }
+}
+
+/// Sends a message on a socket that blocks.
+pub(super) fn send(
+    socket: &OwnedFd,
+    text: Vec<u8>,
+    descriptor: Option<OwnedFd>,
+) -> io::Result<()> {
+    let mut frame = Outgoing::new(text, descriptor)?;
+    while !frame.is_sent() {
+        frame.sent += frame.send(socket)?;
+        frame.descriptor = None;
+    }
+    Ok(())
+}
+
+impl Frames {
+    /// Waits for the next message on a socket that blocks; nothing at the end.
+    pub(super) fn receive(&mut self, socket: &OwnedFd) -> io::Result<Option<Message>> {
+        loop {
+            if let Some(message) = self.take()? {
+                return Ok(Some(message));
+            }
+            if !self.fill(socket)? {
+                return Ok(None);
             }
         }
     }
 
-    fn take_frame(&mut self) -> io::Result<Option<Message>> {
+    fn take(&mut self) -> io::Result<Option<Message>> {
         let Some(head) = self.incoming.first_chunk() else { return Ok(None) };
         let head = u32::from_le_bytes(*head);
         let len = usize::try_from(head & !WITH_DESCRIPTOR).unwrap_or(usize::MAX);
@@ -149,6 +173,32 @@ impl Channel {
         text.drain(..HEAD_BYTES);
         Ok(Some(Message { text, descriptor }))
     }
+
+    /// Reads once. False at the end.
+    fn fill(&mut self, socket: &OwnedFd) -> io::Result<bool> {
+        let start = self.incoming.len();
+        let room = READ_BYTES.max(self.incoming.capacity() - start);
+        self.incoming.resize(start + room, 0);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut self.incoming[start..])];
+        let received =
+            rustix::net::recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC);
+        let bytes = received.as_ref().map_or(0, |received| received.bytes);
+        self.incoming.truncate(start + bytes);
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(received) = message {
+                self.descriptors.extend(received);
+            }
+        }
+        received?;
+        match bytes {
+            0 if start == 0 => Ok(false),
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ if self.descriptors.len() > DESCRIPTORS_MAX => Err(invalid("too many descriptors")),
+            _ => Ok(true),
+        }
+    }
 }
 
 /// Watches a descriptor that the value owns.
@@ -158,6 +208,17 @@ pub(super) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 }
 
 impl Outgoing {
+    fn new(text: Vec<u8>, descriptor: Option<OwnedFd>) -> io::Result<Self> {
+        let len = u32::try_from(text.len()).ok().filter(|_| text.len() <= TEXT_BYTES_MAX);
+        let len = len.ok_or(io::ErrorKind::FileTooLarge)?;
+        let flag = if descriptor.is_some() { WITH_DESCRIPTOR } else { 0 };
+        Ok(Self { head: (len | flag).to_le_bytes(), text, descriptor, sent: 0 })
+    }
+
+    fn is_sent(&self) -> bool {
+        self.sent == HEAD_BYTES + self.text.len()
+    }
+
     fn send(&self, socket: &OwnedFd) -> rustix::io::Result<usize> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -172,29 +233,6 @@ impl Outgoing {
         let parts = [IoSlice::new(head), IoSlice::new(text)];
         rustix::net::sendmsg(socket, &parts, &mut control, SendFlags::NOSIGNAL)
     }
-}
-
-/// Reads once.
-fn receive(
-    socket: &OwnedFd,
-    incoming: &mut Vec<u8>,
-    descriptors: &mut VecDeque<OwnedFd>,
-) -> rustix::io::Result<usize> {
-    let start = incoming.len();
-    let room = READ_BYTES.max(incoming.capacity() - start);
-    incoming.resize(start + room, 0);
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut parts = [IoSliceMut::new(&mut incoming[start..])];
-    let received =
-        rustix::net::recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC);
-    incoming.truncate(start + received.as_ref().map_or(0, |received| received.bytes));
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(received) = message {
-            descriptors.extend(received);
-        }
-    }
-    received.map(|received| received.bytes)
 }
 
 fn invalid(text: &'static str) -> io::Error {

@@ -7,28 +7,28 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use exec_fs::{FileReader, Links, MissingHub, lend};
+use exec_process::sys;
 use exec_protocol::fs::OpenMode;
 use exec_protocol::jsonrpc::{self, Message as Rpc, Notification, Request, RequestId};
 use exec_protocol::limits::MESSAGE_BYTES_MAX;
 use exec_protocol::path_uri::PathUri;
 use exec_protocol::process::Empty;
-use futures_util::future::{AbortHandle, Abortable};
-use futures_util::stream::{FuturesUnordered, Stream};
+use futures_util::FutureExt;
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
-use super::channel::{Channel, Message};
-use crate::blocking::blocking;
+use super::channel::{self, Frames};
+use crate::blocking::{Place, Stop};
 use crate::dispatch::{FileCaller, encode, file_routes};
 use crate::error::Error;
 use crate::limits::{CONFINED_ANSWER_BYTES, CONFINED_CALLS_MAX};
@@ -89,29 +89,38 @@ pub(super) struct Cancelled {
 /// Serves file calls on a socket to whoever has the other end, until that ends. Returns why it could
 /// not. To be called by a process that is confined already and does nothing else.
 pub fn serve_files(socket: OwnedFd) -> io::Result<()> {
-    rustix::io::ioctl_fionbio(&socket, true)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let served = runtime.block_on(async {
-        let mut channel = Channel::new(socket)?;
-        greet(&mut channel).await?;
-        Serving::new(channel).run().await
+    // Nothing is run on it; a connection's scope wants to know one.
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let _entered = runtime.enter();
+    let mut frames = Frames::default();
+    greet(&socket, &mut frames)?;
+    let (scope, notices) = Scope::new(MissingHub::new());
+    let (ended, end) = std::sync::mpsc::channel();
+    let serving = Arc::new(Serving {
+        socket,
+        frames: Mutex::new(frames),
+        sending: Mutex::new(()),
+        scope,
+        stops: Mutex::default(),
+        waiting: AtomicUsize::new(0),
+        threads: AtomicUsize::new(0),
+        ended,
     });
-    // A thread may still be at work on what nobody waits for any more.
-    runtime.shutdown_background();
-    served
+    serving.clone().tell(notices)?;
+    serving.clone().begin()?;
+    // The threads that are still at work end with the process.
+    end.recv().unwrap_or(Ok(()))
 }
 
 /// Does what the first message asks for and answers with an empty one, or with what is wrong.
-async fn greet(channel: &mut Channel) -> io::Result<()> {
-    let hello = poll_fn(|cx| channel.poll_receive(cx)).await?;
-    let hello = hello.ok_or(io::ErrorKind::UnexpectedEof)?;
+fn greet(socket: &OwnedFd, frames: &mut Frames) -> io::Result<()> {
+    let hello = frames.receive(socket)?.ok_or(io::ErrorKind::UnexpectedEof)?;
     let hello: Hello = serde_json::from_slice(&hello.text)?;
     let answer = match prepare(&hello) {
         Ok(()) => String::new(),
         Err(why) => why,
     };
-    channel.send(answer.clone().into_bytes(), None)?;
-    poll_fn(|cx| channel.poll_flush(cx)).await?;
+    channel::send(socket, answer.clone().into_bytes(), None)?;
     if answer.is_empty() { Ok(()) } else { Err(io::Error::other(answer)) }
 }
 
@@ -126,177 +135,179 @@ fn prepare(hello: &Hello) -> Result<(), String> {
 /// An answer, and the file that goes with it.
 type Outcome = (Vec<u8>, Option<OwnedFd>);
 
-type Working = Pin<Box<dyn Future<Output = Outcome> + Send>>;
-
+/// What the threads share. One of them waits for the next call, and works on it itself when it comes,
+/// while another takes its place: so a call wakes one thread and no more.
 struct Serving {
-    channel: Channel,
-    caller: FileCaller,
-    notices: mpsc::Receiver<Vec<u8>>,
-    working: FuturesUnordered<Pin<Box<dyn Future<Output = (i64, Option<Outcome>)> + Send>>>,
+    socket: OwnedFd,
+    frames: Mutex<Frames>,
+    /// Held while a message is sent.
+    sending: Mutex<()>,
+    scope: Arc<Scope>,
     /// By the number of the call.
-    stops: HashMap<i64, AbortHandle>,
+    stops: Mutex<HashMap<i64, Stop>>,
+    /// Threads that wait for a call, or for their turn to.
+    waiting: AtomicUsize,
+    threads: AtomicUsize,
+    ended: Sender<io::Result<()>>,
 }
 
-/// What can happen to a worker.
-enum Event {
-    Message(Message),
-    Answer(i64, Option<Outcome>),
-    Notice(Vec<u8>),
-    Closed,
+/// A call that was read, and how it is stopped.
+struct Call {
+    id: i64,
+    text: Vec<u8>,
+    stop: Stop,
 }
 
 impl Serving {
-    fn new(channel: Channel) -> Self {
-        let (scope, notices) = Scope::new(MissingHub::new());
-        let places = Arc::new(Semaphore::new(CONFINED_CALLS_MAX));
-        let message_bytes_max = MESSAGE_BYTES_MAX as u64;
-        let caller = FileCaller { scope, places, message_bytes_max };
-        Self {
-            channel,
-            caller,
-            notices,
-            working: FuturesUnordered::new(),
-            stops: HashMap::new(),
-        }
+    /// Starts another thread that takes calls.
+    fn begin(self: Arc<Self>) -> io::Result<()> {
+        self.threads.fetch_add(1, Ordering::Relaxed);
+        std::thread::Builder::new().name("file call".to_owned()).spawn(move || {
+            // Without it, it only takes longer on a busy machine.
+            sys::shorten_time_slice().ok();
+            let served = self.work();
+            // Nobody is there: then the process is ending already.
+            self.ended.send(served).ok();
+        })?;
+        Ok(())
     }
 
-    async fn run(mut self) -> io::Result<()> {
-        loop {
-            match poll_fn(|cx| self.poll_event(cx)).await? {
-                Event::Message(message) => self.message(&message.text)?,
-                Event::Answer(id, outcome) => {
-                    self.stops.remove(&id);
-                    if let Some((text, descriptor)) = outcome {
-                        self.channel.send(text, descriptor)?;
-                    }
+    /// Starts the thread that passes on what watches tell, as fast as the server takes it.
+    fn tell(self: Arc<Self>, mut notices: mpsc::Receiver<Vec<u8>>) -> io::Result<()> {
+        std::thread::Builder::new().name("file notices".to_owned()).spawn(move || {
+            while let Some(text) = notices.blocking_recv() {
+                if let Err(error) = self.send(text, None) {
+                    return drop(self.ended.send(Err(error)));
                 }
-                Event::Notice(text) => self.channel.send(text, None)?,
-                Event::Closed => return Ok(()),
+            }
+        })?;
+        Ok(())
+    }
+
+    fn work(self: &Arc<Self>) -> io::Result<()> {
+        while let Some(call) = self.next_call()? {
+            let answer = catch_unwind(AssertUnwindSafe(|| self.answer(&call)));
+            lock(&self.stops).remove(&call.id);
+            if call.stop.load(Ordering::Relaxed) {
+                continue;
+            }
+            let (text, descriptor) = answer.unwrap_or_else(|_| {
+                (refused(&RequestId::Number(call.id), Error::Internal), None)
+            });
+            self.send(text, descriptor)?;
+        }
+        Ok(())
+    }
+
+    fn send(&self, text: Vec<u8>, descriptor: Option<OwnedFd>) -> io::Result<()> {
+        let _sending = lock(&self.sending);
+        channel::send(&self.socket, text, descriptor)
+    }
+
+    /// Waits for a call, and sees to it that somebody waits for the one after it.
+    fn next_call(self: &Arc<Self>) -> io::Result<Option<Call>> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let mut frames = lock(&self.frames);
+        loop {
+            let Some(message) = frames.receive(&self.socket)? else { return Ok(None) };
+            if let Some((id, stop)) = self.register(&message.text)? {
+                let others = self.waiting.fetch_sub(1, Ordering::Relaxed) - 1;
+                if others == 0 && self.threads.load(Ordering::Relaxed) <= CONFINED_CALLS_MAX {
+                    self.clone().begin()?;
+                }
+                return Ok(Some(Call { id, text: message.text, stop }));
             }
         }
     }
 
-    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
-        if let Poll::Ready(Err(error)) = self.channel.poll_flush(cx) {
-            return Poll::Ready(Err(error));
-        }
-        if let Poll::Ready(Some((id, outcome))) = Pin::new(&mut self.working).poll_next(cx) {
-            return Poll::Ready(Ok(Event::Answer(id, outcome)));
-        }
-        // A server that does not take what it is told is told less.
-        if self.channel.pending_output() == 0
-            && let Poll::Ready(Some(text)) = self.notices.poll_recv(cx)
-        {
-            return Poll::Ready(Ok(Event::Notice(text)));
-        }
-        self.channel.poll_receive(cx).map_ok(|message| message.map_or(Event::Closed, Event::Message))
-    }
-
-    fn message(&mut self, text: &[u8]) -> io::Result<()> {
+    /// Notes a call, before anybody can read that it is cancelled; nothing if it is no call.
+    fn register(&self, text: &[u8]) -> io::Result<Option<(i64, Stop)>> {
         let invalid = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text);
         match jsonrpc::decode(text).map_err(|error| invalid(&error.to_string()))? {
-            Rpc::Request(request) => {
-                let RequestId::Number(id) = request.id else { return Err(invalid("no number")) };
-                let (stop, stopped) = AbortHandle::new_pair();
-                let work = Abortable::new(self.work(&request), stopped);
-                self.stops.insert(id, stop);
-                self.working.push(Box::pin(async move { (id, work.await.ok()) }));
-                Ok(())
+            Rpc::Request(Request { id: RequestId::Number(id), .. }) => {
+                let stop = Stop::default();
+                lock(&self.stops).insert(id, stop.clone());
+                Ok(Some((id, stop)))
             }
             Rpc::Notification(Notification { method, params }) if method == CANCEL => {
                 let Cancelled { id } = serde_json::from_str(params.unwrap_or_default())?;
-                if let Some(stop) = self.stops.remove(&id) {
-                    stop.abort();
+                if let Some(stop) = lock(&self.stops).get(&id) {
+                    stop.store(true, Ordering::Relaxed);
                 }
-                Ok(())
+                Ok(None)
             }
-            Rpc::Notification(_) | Rpc::Response { .. } | Rpc::Error { .. } => {
+            Rpc::Request(_) | Rpc::Notification(_) | Rpc::Response { .. } | Rpc::Error { .. } => {
                 Err(invalid("neither a call nor the end of one"))
             }
         }
     }
 
-    /// Begins a call.
-    fn work(&self, request: &Request<'_>) -> Working {
-        let (id, caller) = (request.id.clone(), self.caller.clone());
-        match &*request.method {
-            OPEN => decoded(&id, request.params, move |id, params| open(id, caller, params)),
-            READ => decoded(&id, request.params, move |id, params| read(id, caller, params)),
-            method => {
-                let prepared = match file_routes().get(method) {
-                    Some(route) => (route.prepare)(id.clone(), request.params),
-                    None => Err(Error::NoSuchMethod(method.to_owned())),
-                };
-                match prepared {
-                    Ok(ready) => {
-                        let answer = ready(caller);
-                        Box::pin(async move {
-                            let text = answer.await.into_text();
-                            (text.unwrap_or_else(|| refused(&id, Error::AnswerTooLarge)), None)
-                        })
-                    }
-                    Err(error) => Box::pin(std::future::ready((refused(&id, error), None))),
-                }
+    fn answer(&self, call: &Call) -> Outcome {
+        let id = RequestId::Number(call.id);
+        let Ok(Rpc::Request(request)) = jsonrpc::decode(&call.text) else {
+            return (refused(&id, Error::Internal), None);
+        };
+        let answer = match &*request.method {
+            OPEN => jsonrpc::decode_params(request.params).map_err(Error::Params).and_then(open),
+            READ => jsonrpc::decode_params(request.params).map_err(Error::Params).and_then(read),
+            _ => self.handle(&request, &call.stop).map(Answered::Text),
+        };
+        match answer {
+            Ok(Answered::Text(text)) => (text, None),
+            Ok(Answered::File(file)) => (encode(&id, Ok(Empty {})), Some(file)),
+            Ok(Answered::Content(content)) => {
+                let result = RawResult::Content { member: "dataBase64", content, rest: "" };
+                let text = Reply::Raw(id.clone(), result).into_text();
+                (text.unwrap_or_else(|| refused(&id, Error::Internal)), None)
             }
+            Err(error) => (refused(&id, error), None),
         }
+    }
+
+    /// Calls the same handler as without a sandbox.
+    fn handle(&self, request: &Request<'_>, stop: &Stop) -> Result<Vec<u8>, Error> {
+        let route = file_routes().get(&request.method);
+        let route = route.ok_or_else(|| Error::NoSuchMethod(request.method.clone()))?;
+        let caller = FileCaller {
+            scope: self.scope.clone(),
+            places: Place::Here(stop.clone()),
+            message_bytes_max: MESSAGE_BYTES_MAX as u64,
+        };
+        let answer = (route.prepare)(request.id.clone(), request.params)?(caller);
+        // It does its work here and waits for nothing.
+        let reply = answer.now_or_never().ok_or(Error::Internal)?;
+        reply.into_text().ok_or(Error::AnswerTooLarge)
     }
 }
 
-fn decoded<P, F>(
-    id: &RequestId,
-    params: Option<&str>,
-    work: impl FnOnce(RequestId, P) -> F,
-) -> Working
-where
-    P: serde::de::DeserializeOwned,
-    F: Future<Output = Outcome> + Send + 'static,
-{
-    match jsonrpc::decode_params(params) {
-        Ok(params) => Box::pin(work(id.clone(), params)),
-        Err(error) => Box::pin(std::future::ready((refused(id, Error::Params(error)), None))),
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn refused(id: &RequestId, error: Error) -> Vec<u8> {
     encode::<()>(id, Err(error))
 }
 
-async fn open(id: RequestId, caller: FileCaller, params: OpenFile) -> Outcome {
-    let OpenFile { path, mode } = params;
-    let opened = blocking(&caller, move |_| {
-        let file = exec_fs::open_file(&path.to_native()?, Links::Follow, mode)?;
-        Ok(lend::lend(file, mode)?)
-    });
-    match opened.await {
-        Ok(file) => (encode(&id, Ok(Empty {})), Some(file)),
-        Err(error) => (refused(&id, error), None),
-    }
+/// What an answer consists of.
+enum Answered {
+    Text(Vec<u8>),
+    Content(Vec<u8>),
+    File(OwnedFd),
 }
 
-async fn read(id: RequestId, caller: FileCaller, params: ReadFile) -> Outcome {
+fn open(params: OpenFile) -> Result<Answered, Error> {
+    let OpenFile { path, mode } = params;
+    let file = exec_fs::open_file(&path.to_native()?, Links::Follow, mode)?;
+    Ok(Answered::File(lend::lend(file, mode)?))
+}
+
+fn read(params: ReadFile) -> Result<Answered, Error> {
     let ReadFile { path, follow_symlinks, bytes_max } = params;
     let links = Links::from_wire(follow_symlinks);
-    let read = blocking(&caller, move |_| {
-        let file = FileReader::open(&path.to_native()?, links, bytes_max)?;
-        let large = file.size() > CONFINED_ANSWER_BYTES as u64;
-        if large && !lend::is_made_up(file.as_fd())? {
-            return Ok(Contents::File(file.into_file()));
-        }
-        Ok(Contents::Bytes(file.read_to_end()?))
-    });
-    match read.await {
-        Ok(Contents::File(file)) => (encode(&id, Ok(Empty {})), Some(file)),
-        Ok(Contents::Bytes(content)) => {
-            let result = RawResult::Content { member: "dataBase64", content, rest: "" };
-            let text = Reply::Raw(id.clone(), result).into_text();
-            (text.unwrap_or_else(|| refused(&id, Error::Internal)), None)
-        }
-        Err(error) => (refused(&id, error), None),
+    let file = FileReader::open(&path.to_native()?, links, bytes_max)?;
+    let large = file.size() > CONFINED_ANSWER_BYTES as u64;
+    if large && !lend::is_made_up(file.as_fd())? {
+        return Ok(Answered::File(file.into_file()));
     }
-}
-
-/// What is in a file.
-enum Contents {
-    Bytes(Vec<u8>),
-    File(OwnedFd),
+    Ok(Answered::Content(file.read_to_end()?))
 }

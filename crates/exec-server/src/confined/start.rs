@@ -13,7 +13,7 @@ use exec_protocol::sandbox::{
 use exec_sandbox::launch::{Command, Launch};
 use exec_sandbox::linux::{builtin, seccomp};
 use exec_sandbox::plan::{Filter, Mount, Plan};
-use exec_sandbox::policy::{Disk, Facts, Policy};
+use exec_sandbox::policy::{Disk, Facts, Policy, Remembered};
 
 use super::serve::WORKER_ARGUMENT;
 use crate::error::Error;
@@ -21,7 +21,10 @@ use crate::limits::POLICY_TIME_MAX;
 use crate::server::Server;
 
 /// What has to be done for a context to hold for file calls; nothing if it restricts no file.
-pub(super) fn plan(mut context: SandboxContext, program: PathBuf) -> Result<Option<Plan>, Error> {
+pub(super) fn inside(
+    mut context: SandboxContext,
+    program: PathBuf,
+) -> Result<Option<Inside>, Error> {
     require_cwd(&context)?;
     extend(&mut context);
     let facts = Facts {
@@ -31,12 +34,12 @@ pub(super) fn plan(mut context: SandboxContext, program: PathBuf) -> Result<Opti
         hidden: Vec::new(),
         readable: vec![program],
     };
-    let host = Disk::until(Instant::now() + POLICY_TIME_MAX);
+    let host = Remembered::new(Disk::until(Instant::now() + POLICY_TIME_MAX));
     let policy = Policy::resolve(&context, &facts, &host)?;
     if !policy.restricts_files() {
         return Ok(None);
     }
-    Ok(Some(Plan::build(&policy, &host)?))
+    Ok(Some(Inside::new(Plan::build(&policy, &host)?)))
 }
 
 /// Symbols and relative patterns stand for nothing when no directory is known; a command would have
@@ -88,32 +91,44 @@ fn extend(context: &mut SandboxContext) {
     }
 }
 
-/// The plan as a worker gets it, and the names it must not make. A worker outlives its calls, so
-/// nothing is put into the workspace for it to mount on: it refuses these names itself.
-pub(super) fn without_placeholders(plan: &Plan) -> (Plan, Vec<PathBuf>) {
-    let mut plan = plan.clone();
-    plan.filter = Filter::Restricted;
-    let Some(view) = &mut plan.view else { return (plan, Vec::new()) };
-    let missing: Vec<PathBuf> = view.placeholders.drain(..).map(|one| one.path).collect();
-    view.mounts.retain(|mount| match mount {
-        Mount::MaskDirectory { path, .. } | Mount::MaskFile(path) => !missing.contains(path),
-        Mount::Root(_)
-        | Mount::Devices
-        | Mount::SharedMemory
-        | Mount::Bind { .. }
-        | Mount::Pin(_)
-        | Mount::PinLink(_)
-        | Mount::Link { .. }
-        | Mount::Processes
-        | Mount::SealRoot => true,
-    });
-    (plan, missing)
+/// What a worker is started with. It is also its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Inside {
+    /// What it may see and do. There are no placeholders for it.
+    plan: Plan,
+    /// The names it must neither make nor remove.
+    pub(super) protected: Vec<PathBuf>,
 }
 
-/// Starts a worker under a plan.
-pub(super) async fn start(server: &Server, plan: &Plan) -> Result<Spawned, Error> {
+impl Inside {
+    /// A worker outlives its calls, so nothing is put into the workspace for it to mount on: it
+    /// refuses these names itself. What somebody else has put there now is mounted on all the same.
+    fn new(mut plan: Plan) -> Self {
+        plan.filter = Filter::Restricted;
+        let Some(view) = &mut plan.view else { return Self { plan, protected: Vec::new() } };
+        let protected: Vec<PathBuf> = view.placeholders.drain(..).map(|one| one.path).collect();
+        view.mounts.retain(|mount| match mount {
+            Mount::MaskDirectory { path, .. } | Mount::MaskFile(path) => {
+                !protected.contains(path) || path.symlink_metadata().is_ok()
+            }
+            Mount::Root(_)
+            | Mount::Devices
+            | Mount::SharedMemory
+            | Mount::Bind { .. }
+            | Mount::Pin(_)
+            | Mount::PinLink(_)
+            | Mount::Link { .. }
+            | Mount::Processes
+            | Mount::SealRoot => true,
+        });
+        Self { plan, protected }
+    }
+}
+
+/// Starts a worker.
+pub(super) async fn start(server: &Server, inside: &Inside) -> Result<Spawned, Error> {
     let program = server.config.file_worker.as_deref().ok_or(Error::CannotConfine)?;
-    let launch = launch(plan, program)?;
+    let launch = launch(&inside.plan, program)?;
     let (spawned, _) = launch::start(launch, ChildStdio::Socket, &server.containment).await?;
     Ok(spawned)
 }

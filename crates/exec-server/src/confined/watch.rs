@@ -49,14 +49,14 @@ impl ConfinedWatches {
 
 pub(crate) async fn watch(caller: Caller, mut params: WatchParams) -> Result<Empty, Error> {
     let watches = &caller.scope.confined_watches;
-    let Some(plan) = super::plan(&caller, &mut params).await? else {
+    let Some(inside) = super::inside(&caller, &mut params).await? else {
         if watches.lock().contains_key(&params.watch_id) {
             return Err(exec_fs::Error::WatchExists(params.watch_id).into());
         }
         return fs::watch(caller.files(), params).await;
     };
     watches.reserve(&params.watch_id)?;
-    let worker = Worker::start(&caller.server, &plan, Some(caller.scope.notifier()))?;
+    let worker = Worker::start(&caller.server, inside, Some(caller.scope.notifier()));
     let begun = worker.ask(FsWatch::NAME, &params).await;
     watches.settle(&params.watch_id, begun.is_ok().then_some(worker));
     match begun {

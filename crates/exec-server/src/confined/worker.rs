@@ -11,7 +11,6 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -20,7 +19,6 @@ use std::task::{Context, Poll};
 use exec_process::launch;
 use exec_process::sys::{self, ExitStatus, Spawned};
 use exec_protocol::jsonrpc::{self, Message as Rpc, RequestId, RpcError};
-use exec_sandbox::plan::Plan;
 use serde::Serialize;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
@@ -28,7 +26,7 @@ use tokio::time::Sleep;
 
 use super::channel::{Channel, Message, watch};
 use super::serve::{CANCEL, Cancelled, Hello};
-use super::start;
+use super::start::{self, Inside};
 use crate::error::Error;
 use crate::limits::{
     CONFINED_CALLS_MAX, CONFINED_END_TIME_MAX, CONFINED_IDLE, CONFINED_STDERR_BYTES,
@@ -75,17 +73,16 @@ impl Worker {
     /// goes to `notices`, and then it is not ended for being idle.
     pub(super) fn start(
         server: &Arc<Server>,
-        plan: &Plan,
+        inside: Inside,
         notices: Option<Notifier>,
-    ) -> Result<Self, Error> {
+    ) -> Self {
         let (calls, queue) = mpsc::channel(CONFINED_CALLS_MAX);
-        let (plan, protected) = start::without_placeholders(plan);
         // Not kept while it runs: a server that is dropped ends its workers.
         let server = Arc::downgrade(server);
         tokio::spawn(async move {
             let mut queue = queue;
             let started = match server.upgrade() {
-                Some(server) => Running::start(&server, &plan, &protected, notices).await,
+                Some(server) => Running::start(&server, &inside, notices).await,
                 None => return,
             };
             let failure = match started {
@@ -98,7 +95,7 @@ impl Worker {
                 call.answer.send(Err(failure.clone())).ok();
             }
         });
-        Ok(Self { calls, next_id: Arc::new(AtomicI64::new(1)) })
+        Self { calls, next_id: Arc::new(AtomicI64::new(1)) }
     }
 
     /// Whether it may still be asked.
@@ -148,11 +145,10 @@ enum Event {
 impl Running {
     async fn start(
         server: &Server,
-        plan: &Plan,
-        protected: &[PathBuf],
+        inside: &Inside,
         notices: Option<Notifier>,
     ) -> Result<Self, Error> {
-        let mut child = start::start(server, plan).await?;
+        let mut child = start::start(server, inside).await?;
         let failed = |error: io::Error| Error::Worker(error.to_string());
         let socket = child.stdout.take().ok_or(Error::Internal)?;
         let pipe = child.stderr.take().map(watch).transpose().map_err(failed)?;
@@ -164,7 +160,7 @@ impl Running {
             notices,
             telling: None,
         };
-        let hello = Hello::new(protected);
+        let hello = Hello::new(&inside.protected);
         let hello = serde_json::to_vec(&hello).map_err(|error| failed(error.into()))?;
         running.channel.send(hello, None).map_err(failed)?;
         match tokio::time::timeout(POLICY_TIME_MAX, running.greeted()).await {
