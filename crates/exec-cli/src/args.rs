@@ -1,8 +1,14 @@
 //! The command line.
 
+mod files;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use files::{
+    CatArgs, CpArgs, FileCommand, LsArgs, MkdirArgs, RmArgs, SearchArgs, WatchArgs,
+};
 
 /// Runs commands and keeps their output on behalf of an agent that may sit somewhere else.
 ///
@@ -17,6 +23,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
         exec-server run -- cargo test                 run a command as if through a server\n  \
         exec-server run --url ws://127.0.0.1:9000 -- make\n  \
         exec-server shell --url ws://127.0.0.1:9000   a terminal on the other machine\n  \
+        exec-server cp -r ./src :/srv/src --url ws://127.0.0.1:9000\n  \
         exec-server doctor                            what this machine can do\n\n\
         Logs go to stderr; EXEC_SERVER_LOG=debug shows more."
 )]
@@ -41,6 +48,8 @@ pub(crate) enum Command {
     Logs(LogsArgs),
     /// End processes of a session, with every descendant.
     Kill(KillArgs),
+    #[command(flatten)]
+    Files(FileCommand),
     /// Tell what this machine can do, and what it lacks.
     Doctor(DoctorArgs),
 }

@@ -1,10 +1,12 @@
 //! From `--url` to a client. Without one, an executor in this very program, over memory: the same
 //! path, only shorter.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
 use exec_client::{ExecServerClient, ExecServerClientConnectOptions};
+use exec_protocol::path_uri::PathUri;
 use exec_protocol::session::Attach;
 use exec_server::Server;
 use exec_transport::memory_pair;
@@ -32,8 +34,25 @@ struct Local {
 
 impl Connected {
     /// Whether the executor is in this program.
-    pub(crate) fn is_local(&self) -> bool {
+    fn is_local(&self) -> bool {
         self.local.is_some()
+    }
+
+    /// A path of the executor. A relative one begins in this directory here, and in the
+    /// executor's own there.
+    pub(crate) fn resolve(&self, given: &Path) -> anyhow::Result<PathUri> {
+        let path = if given.is_absolute() {
+            given.to_owned()
+        } else if self.is_local() {
+            std::env::current_dir().context("cannot tell the working directory")?.join(given)
+        } else {
+            let cwd = self.client.environment().and_then(|info| info.cwd.as_ref());
+            let cwd = cwd.context("the executor does not tell its directory; use a full path")?;
+            cwd.to_native()?.join(given)
+        };
+        // `.` and empty parts are nothing; what `..` means is the executor's to say.
+        let path: PathBuf = path.components().collect();
+        PathUri::from_native(&path).with_context(|| format!("cannot use {}", path.display()))
     }
 
     /// Ends what was begun; nothing that a local executor started is left after it.

@@ -3,10 +3,12 @@
 //! | status | meaning |
 //! | --- | --- |
 //! | 0 | done |
-//! | 1 | it could not start, or the request was refused |
-//! | 2 | wrong usage (from the argument parser) |
+//! | 1 | it could not start, or the request was refused; a file was not copied; `search`: nothing found |
+//! | 2 | wrong usage (from the argument parser); `search`: it failed |
 //! | 126, 127 | `run`: the program could not be started, or was not found |
-//! | 255 | `run`, `shell`: no connection, or it was lost; nothing is known of the command |
+//! | 130 | `watch`: interrupted |
+//! | 141 | file commands: whoever read the output has left |
+//! | 255 | no connection, or it was lost; nothing is known of the command |
 //! | other | `run`, `shell`: the command's own |
 
 use std::process::ExitCode;
@@ -21,6 +23,44 @@ pub(crate) enum Outcome {
     Code(i32),
 }
 
+/// As a shell tells of a program that SIGPIPE has ended.
+pub(crate) const BROKEN_PIPE: i32 = 128 + libc::SIGPIPE;
+
+/// The same for Ctrl-C.
+pub(crate) const INTERRUPTED: i32 = 128 + libc::SIGINT;
+
+/// So that it is told from a search that found nothing.
+pub(crate) const SEARCH_FAILED: u8 = 2;
+
+/// An error that is a sentence already, and its status.
+#[derive(Debug)]
+pub(crate) struct Plain {
+    text: String,
+    status: u8,
+}
+
+impl Plain {
+    pub(crate) fn new(text: String, lost: bool) -> Self {
+        Self { text, status: if lost { LOST } else { 1 } }
+    }
+
+    /// The same sentence with another status, unless the connection is to blame.
+    pub(crate) fn with_status(error: anyhow::Error, status: u8) -> anyhow::Error {
+        match status_of(&error) {
+            LOST => error,
+            _ => Self { text: error.to_string(), status }.into(),
+        }
+    }
+}
+
+impl std::fmt::Display for Plain {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Plain {}
+
 const LOST: u8 = 255;
 const CANNOT_EXECUTE: u8 = 126;
 const NOT_FOUND: u8 = 127;
@@ -33,8 +73,15 @@ pub(crate) fn as_process(code: i32) -> ExitCode {
 /// Prints an error and chooses the status for it.
 pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
     eprintln!("Error: {error:#}");
-    let status = error.downcast_ref::<ExecServerError>().map_or(1, status);
-    ExitCode::from(status)
+    ExitCode::from(status_of(error))
+}
+
+/// The status for an error.
+pub(crate) fn status_of(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref::<Plain>() {
+        Some(plain) => plain.status,
+        None => error.downcast_ref::<ExecServerError>().map_or(1, status),
+    }
 }
 
 fn status(error: &ExecServerError) -> u8 {

@@ -7,6 +7,7 @@ mod connect;
 mod doctor;
 mod drive;
 mod exit;
+mod files;
 mod run;
 mod serve;
 mod session;
@@ -52,6 +53,7 @@ async fn perform(cli: Cli) -> anyhow::Result<Outcome> {
         Some(Command::Logs(args)) => session::logs(args).await,
         Some(Command::Kill(args)) => session::kill(args).await,
         Some(Command::Doctor(args)) => doctor::doctor(&args),
+        Some(Command::Files(command)) => files::perform(command).await,
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<Outcome> {
 }
 
 async fn run_on(connected: &Connected, args: RunArgs) -> anyhow::Result<Outcome> {
-    let cwd = directory(connected, args.cwd.as_deref()).await?;
+    let cwd = connected.resolve(Path::new(args.cwd.as_deref().unwrap_or_default()))?;
     let env = args.env.into_iter().collect();
     one_process(connected, params(args.argv, cwd, env, args.tty)).await
 }
@@ -35,7 +35,7 @@ pub(crate) async fn shell(args: ShellArgs) -> anyhow::Result<Outcome> {
 }
 
 async fn shell_on(connected: &Connected, args: ShellArgs) -> anyhow::Result<Outcome> {
-    let cwd = directory(connected, args.cwd.as_deref()).await?;
+    let cwd = connected.resolve(Path::new(args.cwd.as_deref().unwrap_or_default()))?;
     let info = connected.client.environment_info().await?;
     let argv = vec![info.shell.path, "-l".to_owned()];
     one_process(connected, params(argv, cwd, BTreeMap::new(), true)).await
@@ -86,19 +86,6 @@ fn params(
         network_proxy: None,
         size: terminal::size().map(|(rows, cols)| TerminalSize { rows, cols }),
         mode: None,
+        limits: None,
     }
-}
-
-/// The directory to run in. A relative one is relative to this directory here, and to the
-/// executor's own there.
-async fn directory(connected: &Connected, given: Option<&str>) -> anyhow::Result<PathUri> {
-    let base = if connected.is_local() {
-        std::env::current_dir().context("cannot tell the working directory")?
-    } else {
-        let info = connected.client.environment_info().await?;
-        let cwd = info.cwd.context("the executor does not tell its directory; pass --cwd")?;
-        cwd.to_native()?
-    };
-    let path = base.join(given.unwrap_or_default());
-    PathUri::from_native(Path::new(&path)).with_context(|| format!("cannot use {}", path.display()))
 }

@@ -5,14 +5,21 @@ use std::mem::MaybeUninit;
 
 /// Rows and columns of the terminal on stdout, or on stdin.
 pub(crate) fn size() -> Option<(u16, u16)> {
-    [libc::STDOUT_FILENO, libc::STDIN_FILENO].into_iter().find_map(|fd| {
-        let mut size = MaybeUninit::<libc::winsize>::zeroed();
-        // SAFETY: TIOCGWINSZ writes one winsize to the pointer, which is to a live local.
-        let done = unsafe { libc::ioctl(fd, libc::TIOCGWINSZ, size.as_mut_ptr()) };
-        // SAFETY: all bit patterns are a winsize, and it was zeroed.
-        let size = unsafe { size.assume_init() };
-        (done == 0 && size.ws_row > 0 && size.ws_col > 0).then_some((size.ws_row, size.ws_col))
-    })
+    [libc::STDOUT_FILENO, libc::STDIN_FILENO].into_iter().find_map(size_of)
+}
+
+/// Columns of the terminal on stderr.
+pub(crate) fn columns() -> Option<usize> {
+    size_of(libc::STDERR_FILENO).map(|(_, columns)| usize::from(columns))
+}
+
+fn size_of(fd: libc::c_int) -> Option<(u16, u16)> {
+    let mut size = MaybeUninit::<libc::winsize>::zeroed();
+    // SAFETY: TIOCGWINSZ writes one winsize to the pointer, which is to a live local.
+    let done = unsafe { libc::ioctl(fd, libc::TIOCGWINSZ, size.as_mut_ptr()) };
+    // SAFETY: all bit patterns are a winsize, and it was zeroed.
+    let size = unsafe { size.assume_init() };
+    (done == 0 && size.ws_row > 0 && size.ws_col > 0).then_some((size.ws_row, size.ws_col))
 }
 
 /// While this lives, every key goes to the other side unchanged. Dropped, the terminal is as before.

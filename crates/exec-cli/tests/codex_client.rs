@@ -58,6 +58,11 @@ async fn a_patch_is_applied_by_the_executor() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_project_is_read_through_the_executor() -> Result<()> {
+    play("30", scenarios::a_project_is_read_through_the_executor).await
+}
+
+#[tokio::test]
 async fn a_bearer_token_opens_the_executor() -> Result<()> {
     play("30", scenarios::a_bearer_token_opens_the_executor).await
 }

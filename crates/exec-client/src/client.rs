@@ -1,6 +1,7 @@
 //! The client: connecting, typed calls, and handles to processes.
 
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use exec_protocol::environment::{EnvironmentInfo, EnvironmentStatus};
@@ -22,6 +23,7 @@ use tokio::time::{Instant, sleep};
 use crate::driver::{Driver, initialize_params};
 use crate::limits::{COMMANDS_MAX, QUEUED_EVENTS_MAX};
 use crate::link::{self, Link};
+use crate::notices::{NoticeQueue, Topic};
 use crate::process::{Process, StdinKind};
 use crate::queue::{EventQueue, QueueBounds};
 use crate::router::{Command, Router};
@@ -63,6 +65,8 @@ struct Inner {
     environment: OnceLock<EnvironmentInfo>,
     queue_bounds: QueueBounds,
     collect_bytes_max: usize,
+    /// Names for handles, watches and streamed requests.
+    numbers: AtomicU64,
     /// Owned here and awaited by `close`. Not aborted on drop: the task ends by itself, after it
     /// has told the server which processes to end.
     task: Mutex<Option<JoinHandle<()>>>,
@@ -170,6 +174,7 @@ impl ExecServerClient {
                 environment,
                 queue_bounds,
                 collect_bytes_max,
+                numbers: AtomicU64::new(1),
                 task,
             }),
         };
@@ -307,6 +312,18 @@ impl ExecServerClient {
 
     pub(crate) fn collect_bytes_max(&self) -> usize {
         self.inner.collect_bytes_max
+    }
+
+    /// A number that this client has not used before.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.inner.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Keeps what is said of the topic. What is asked for afterwards cannot be missed.
+    pub(crate) async fn listen(&self, topic: Topic) -> Result<Arc<NoticeQueue>, ExecServerError> {
+        let queue = Arc::new(NoticeQueue::new(Arc::clone(&self.inner.wake)));
+        self.send(Command::Listen { topic, queue: Arc::clone(&queue) }).await?;
+        Ok(queue)
     }
 
     async fn send(&self, command: Command) -> Result<(), ExecServerError> {

@@ -78,6 +78,25 @@ pub enum ExecServerError {
     /// A write was not accepted.
     #[error("process did not accept the write: {0:?}")]
     WriteRefused(WriteStatus),
+    /// A file is no longer what it was when its transfer began, or not what was written.
+    #[error("{path} changed meanwhile: {how}")]
+    FileChanged {
+        /// Which file.
+        path: String,
+        /// What is different.
+        how: String,
+    },
+    /// A file of this machine could not be read or written.
+    #[error("{path}: {reason}")]
+    Local {
+        /// Which file.
+        path: String,
+        /// The operating system's words.
+        reason: String,
+    },
+    /// The body of an HTTP answer is not whole.
+    #[error("the body is not whole: {0}")]
+    Body(String),
     /// A process wrote more than is collected.
     #[error("process wrote more than {max} bytes")]
     OutputTooLarge {
@@ -107,6 +126,9 @@ impl ExecServerError {
             | Self::Protocol(_)
             | Self::Unsupported(_)
             | Self::WriteRefused(_)
+            | Self::FileChanged { .. }
+            | Self::Local { .. }
+            | Self::Body(_)
             | Self::OutputTooLarge { .. } => None,
         }
     }

@@ -57,12 +57,15 @@ mod options;
 
 mod client;
 mod collect;
+pub mod files;
+mod http;
 mod process;
 
 mod driver;
 mod link;
 mod pace;
 
+mod notices;
 mod queue;
 mod recovery;
 mod requests;
@@ -73,5 +76,7 @@ pub use client::ExecServerClient;
 pub use collect::{Output, Yielded};
 pub use error::ExecServerError;
 pub use event::{LostReason, ProcessEvent};
+pub use files::Files;
+pub use http::HttpBody;
 pub use options::ExecServerClientConnectOptions;
 pub use process::{ExitStatus, Process};

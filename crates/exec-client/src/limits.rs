@@ -34,6 +34,39 @@ pub(crate) const QUEUED_EVENTS_MAX: usize = 16_384;
 /// Bytes in those events, unless the options say otherwise.
 pub(crate) const QUEUED_BYTES_MAX: usize = 4 << 20;
 
+/// Changes of one watch that were not taken yet. What does not fit is reported as lost.
+pub(crate) const QUEUED_CHANGES_MAX: usize = 16_384;
+
+/// Bytes of one streamed HTTP body that were not taken yet. When it is full, the connection is not
+/// read until there is room.
+pub(crate) const QUEUED_BODY_BYTES_MAX: usize = 4 << 20;
+
+/// One block of a file that is streamed: large enough that the round trip does not count, small
+/// enough that several are on their way at once.
+pub(crate) const BLOCK_BYTES: usize = 256 << 10;
+
+/// Blocks of one stream that are on their way: what a stream holds in memory is this many blocks.
+pub(crate) const BLOCKS_IN_FLIGHT: usize = 8;
+
+/// How often a stream opens its file again without having got anywhere in between.
+pub(crate) const REOPENS_MAX: u32 = 8;
+
+/// A file that is sent in one `fs/writeFile` where the server cannot write blocks.
+pub(crate) const WHOLE_FILE_BYTES_MAX: usize = 8 << 20;
+
+/// Files of a tree that are copied at once. Times `BLOCKS_IN_FLIGHT` requests it stays far below
+/// `IN_FLIGHT_MAX`, and handles far below the 128 of a server.
+pub(crate) const TREE_JOBS: usize = 8;
+
+/// Entries of a tree that wait for their turn. What does not fit is reported as failed.
+pub(crate) const TREE_ENTRIES_MAX: usize = 1_000_000;
+
+/// Failures that a report lists one by one.
+pub(crate) const REPORTED_FAILURES_MAX: usize = 10_000;
+
+/// Directories above a file of a tree.
+pub(crate) const TREE_DEPTH_MAX: usize = 256;
+
 /// Messages kept while `initialize` is being answered. What does not fit is fetched afterwards.
 pub(crate) const GREETING_MESSAGES_MAX: usize = 1024;
 
@@ -75,5 +108,6 @@ pub(crate) const EXIT_GRACE: Duration = Duration::from_millis(100);
 
 // A write, a third larger in base64, has to fit one request.
 const _: () = assert!(WRITE_BYTES_MAX / 3 * 4 + 4096 <= REQUEST_BYTES_MAX);
+const _: () = assert!(WHOLE_FILE_BYTES_MAX / 3 * 4 + 65_536 <= REQUEST_BYTES_MAX);
 // What was held back is delivered at once: it must not be more than a handle's queue is made for.
 const _: () = assert!(EARLY_BYTES_MAX <= QUEUED_BYTES_MAX && EARLY_EVENTS_MAX <= QUEUED_EVENTS_MAX);

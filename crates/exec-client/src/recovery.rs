@@ -52,6 +52,9 @@ fn may_pass(failure: &ExecServerError) -> bool {
         | ExecServerError::Protocol(_)
         | ExecServerError::Unsupported(_)
         | ExecServerError::WriteRefused(_)
+        | ExecServerError::FileChanged { .. }
+        | ExecServerError::Local { .. }
+        | ExecServerError::Body(_)
         | ExecServerError::OutputTooLarge { .. } => false,
     }
 }

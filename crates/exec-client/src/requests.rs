@@ -1,6 +1,6 @@
 //! Requests that wait for their answers, and what becomes of them when the connection is cut.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use exec_protocol::id::ProcessId;
 use exec_protocol::methods::*;
@@ -37,11 +37,46 @@ impl OnCut {
             | ProcessTerminate::NAME
             | ProcessCloseStdin::NAME
             | ProcessResize::NAME => OnCut::Repeat,
+            // These only look.
+            FsReadFile::NAME
+            | FsCanonicalize::NAME
+            | FsReadDirectory::NAME
+            | FsWalk::NAME
+            | FsSearch::NAME
+            | EnvironmentConfigRead::NAME
+            | CapabilityRootsDiscover::NAME
+            | CapabilitiesDiscover::NAME => OnCut::Repeat,
+            // The whole content, so twice is as good as once.
+            FsWriteFile::NAME => OnCut::Repeat,
+            // These belong to the connection: asked again, they are made for the new one. What
+            // is closed or unwatched is gone with the old one, and the server says so at most.
+            FsClose::NAME | FsWatch::NAME | FsUnwatch::NAME | FsWatchMissing::NAME => OnCut::Repeat,
+            // Nobody has used the handle yet. To empty a file a second time is another matter.
+            FsOpen::NAME if !has_member(params, "mode", |mode| mode != "\"read\"") => OnCut::Repeat,
+            // With parents it does not mind that the directory exists; without, it would.
+            FsCreateDirectory::NAME if !has_member(params, "recursive", |it| it == "false") => {
+                OnCut::Repeat
+            }
+            // Handles die with the connection (readBlock, writeBlock); a copy or a removal would
+            // meet what came in between; a rename, its own result; a request to somebody else's
+            // server may count.
+            FsReadBlock::NAME
+            | FsWriteBlock::NAME
+            | FsCopy::NAME
+            | FsRemove::NAME
+            | FsRename::NAME
+            | HttpRequest::NAME => OnCut::Fail,
             // Without an id the server cannot know that it has written it already.
             ProcessWrite::NAME if has_write_id(params) => OnCut::Repeat,
             _ => OnCut::Fail,
         }
     }
+}
+
+/// Whether the member is there and fits; its text is as it stands in the message.
+fn has_member(params: &RawValue, name: &str, fits: impl Fn(&str) -> bool) -> bool {
+    serde_json::from_str::<HashMap<String, &RawValue>>(params.get())
+        .is_ok_and(|members| members.get(name).is_some_and(|value| fits(value.get())))
 }
 
 fn has_write_id(params: &RawValue) -> bool {
@@ -207,6 +242,15 @@ mod tests {
         check("process/signal", "{}", OnCut::Fail);
         check("initialize", "{}", OnCut::Fail);
         check("fs/remove", "{}", OnCut::Fail);
+        check("fs/writeFile", "{}", OnCut::Repeat);
+        check("fs/open", r#"{"handleId":"a","path":"/x"}"#, OnCut::Repeat);
+        check("fs/open", r#"{"handleId":"a","path":"/x","mode":"read"}"#, OnCut::Repeat);
+        check("fs/open", r#"{"handleId":"a","path":"/x","mode":"replace"}"#, OnCut::Fail);
+        check("fs/createDirectory", r#"{"path":"/x"}"#, OnCut::Repeat);
+        check("fs/createDirectory", r#"{"path":"/x","recursive":false}"#, OnCut::Fail);
+        check("fs/readBlock", "{}", OnCut::Fail);
+        check("fs/rename", "{}", OnCut::Fail);
+        check("http/request", "{}", OnCut::Fail);
         check("process/read", "{}", OnCut::Repeat);
         check("process/terminate", "{}", OnCut::Repeat);
         check("process/closeStdin", "{}", OnCut::Repeat);

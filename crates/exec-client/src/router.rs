@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use crate::ExecServerError;
 use crate::event::{LostReason, ProcessEvent};
 use crate::limits::{EARLY_BYTES_MAX, EARLY_EVENTS_MAX, IN_FLIGHT_MAX};
+use crate::notices::{self, NoticeQueue, Readers, Topic};
 use crate::queue::{EventQueue, Taker};
 use crate::requests::{ReplySender, Request, Requests, Transmit, Waiter};
 use crate::sequence::{EarlyBounds, Event, Sequence};
@@ -39,6 +40,8 @@ pub(crate) enum Command {
         queue: Arc<EventQueue>,
         reply: oneshot::Sender<Result<(), ExecServerError>>,
     },
+    /// Keep what is said of the topic, from now on.
+    Listen { topic: Topic, queue: Arc<NoticeQueue> },
     /// End the client, whoever else holds it.
     Close,
 }
@@ -57,6 +60,7 @@ pub(crate) struct Router {
     processes: HashMap<ProcessId, Follower>,
     /// Those whose handles have to take events before more is read.
     full: HashSet<ProcessId>,
+    readers: Readers,
 }
 
 impl Router {
@@ -65,6 +69,7 @@ impl Router {
             requests: Requests::new(IN_FLIGHT_MAX, INITIALIZE_ID + 1),
             processes: HashMap::new(),
             full: HashSet::new(),
+            readers: Readers::default(),
         }
     }
 
@@ -93,6 +98,7 @@ impl Router {
                 // The caller may have gone; its handle is gone with it and will be swept.
                 reply.send(followed).ok();
             }
+            Command::Listen { topic, queue } => self.readers.add(topic, queue),
             Command::Close => {}
         }
     }
@@ -152,7 +158,12 @@ impl Router {
                 let params = decode::<ProcessClosed>(notification)?;
                 (params.process_id, params.seq, Event::Closed)
             }
-            _ => return Ok(()),
+            _ => {
+                if let Some((topic, notice)) = notices::decode(notification)? {
+                    self.readers.deliver(&topic, notice);
+                }
+                return Ok(());
+            }
         };
         if let Some(follower) = self.processes.get_mut(&id) {
             let events = follower.sequence.handle_event(seq, event);
@@ -242,6 +253,7 @@ impl Router {
 
     /// A handle changed: it took events, or it is gone.
     pub(crate) fn handle_wake(&mut self) {
+        self.readers.sweep();
         let ids: Vec<ProcessId> = self.processes.keys().cloned().collect();
         for id in &ids {
             self.sweep(id);
@@ -280,6 +292,7 @@ impl Router {
 
     /// The connection is cut. A start whose answer is lost may have happened, so it is undone.
     pub(crate) fn handle_cut(&mut self, reason: &str) {
+        self.readers.handle_cut(reason);
         let lost = || ExecServerError::ConnectionLost(reason.to_owned());
         for waiter in self.requests.handle_cut() {
             match waiter {
@@ -304,6 +317,7 @@ impl Router {
 
     /// The connection is gone for good: everybody is told.
     pub(crate) fn handle_loss(&mut self, reason: &str) {
+        self.readers.handle_cut(reason);
         for (_, mut follower) in self.processes.drain() {
             let reason = LostReason::Connection(reason.to_owned());
             follower.queue.push(follower.sequence.handle_loss(reason));
@@ -340,7 +354,7 @@ impl Router {
 
     /// A handle does not take its events, so nothing may be read.
     pub(crate) fn is_stalled(&self) -> bool {
-        !self.full.is_empty()
+        !self.full.is_empty() || self.readers.is_stalled()
     }
 
     /// Somebody else suffers from that: a caller, or the handle of another process.
@@ -350,6 +364,7 @@ impl Router {
 
     /// The others have waited long enough: full processes do without new output for now.
     pub(crate) fn skip_full(&mut self) {
+        self.readers.give_up_full();
         for id in self.full.drain() {
             if let Some(follower) = self.processes.get_mut(&id) {
                 follower.sequence.skip();
@@ -370,7 +385,7 @@ fn answer(reply: ReplySender, result: Result<Box<str>, ExecServerError>) {
     reply.send(result).ok();
 }
 
-fn decode<N: Notice>(notification: &Notification<'_>) -> Result<N::Params, String> {
+pub(crate) fn decode<N: Notice>(notification: &Notification<'_>) -> Result<N::Params, String> {
     jsonrpc::decode_params(notification.params).map_err(|error| format!("{}: {error}", N::NAME))
 }
 

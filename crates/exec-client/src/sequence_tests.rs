@@ -32,6 +32,8 @@ fn page(chunks: &[(u64, &str)], next_seq: u64) -> ReadResult {
         failure: None,
         sandbox_denied: false,
         output_offset: None,
+        denials: Vec::new(),
+        usage: None,
     }
 }
 

@@ -79,7 +79,7 @@ fn refuse_inside(destination: &Path, source: Identity) -> Result<(), Error> {
             Ok(fd) => break fd,
             Err(error) if error.errno() == Some(Errno::NOENT) => {}
             // Not a directory: making one there says so in its own words.
-            Err(error) if error.errno() == Some(Errno::NOTDIR) => {}
+            Err(error) if matches!(error.errno(), Some(Errno::NOTDIR | Errno::LOOP)) => {}
             Err(error) => return Err(error),
         }
     };

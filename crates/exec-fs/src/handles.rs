@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::limits::{BLOCK_BYTES_MAX, HANDLE_ID_BYTES_MAX};
 use crate::read::open_regular;
 use crate::resolve::{Links, retry};
-use crate::write::open_emptied;
+use crate::write::{Content, open_to_write};
 
 /// Open files by the client's names.
 #[derive(Debug)]
@@ -44,14 +44,12 @@ enum Slot {
 #[must_use]
 pub struct Reserved(u64);
 
-/// Opens a regular file, to be read or to be written from its beginning.
+/// Opens a regular file.
 pub fn open_file(path: &Path, links: Links, mode: OpenMode) -> Result<OwnedFd, Error> {
     match mode {
         OpenMode::Read => open_regular(path, links).map(|(fd, _)| fd),
-        OpenMode::Replace => match open_emptied(path, links) {
-            Ok((_, status)) if !status.is_file() => Err(Error::NotAFile(path.to_owned())),
-            other => other.map(|(fd, _)| fd),
-        },
+        OpenMode::Replace => writable(path, links, Content::Empty),
+        OpenMode::Update => writable(path, links, Content::Keep),
     }
 }
 
@@ -235,6 +233,13 @@ impl Handles {
     fn lock(&self) -> MutexGuard<'_, Table> {
         // Nothing in between can leave the table half changed.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn writable(path: &Path, links: Links, content: Content) -> Result<OwnedFd, Error> {
+    match open_to_write(path, links, content) {
+        Ok((_, status)) if !status.is_file() => Err(Error::NotAFile(path.to_owned())),
+        other => other.map(|(fd, _)| fd),
     }
 }
 

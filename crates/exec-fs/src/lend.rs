@@ -48,7 +48,7 @@ pub fn lend(fd: OwnedFd, mode: OpenMode) -> Result<OwnedFd, Error> {
     }
     match mode {
         OpenMode::Read => copied(fd),
-        OpenMode::Replace => Err(Errno::ACCESS.into()),
+        OpenMode::Replace | OpenMode::Update => Err(Errno::ACCESS.into()),
     }
 }
 

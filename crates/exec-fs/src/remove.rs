@@ -13,8 +13,8 @@ use crate::copy::Recursion;
 use crate::descent::{Descent, open_below};
 use crate::entries::EntryBuffer;
 use crate::error::Error;
-use crate::protected;
 use crate::limits::DESCENT_OPEN_MAX;
+use crate::protected;
 use crate::resolve::{self, Links, retry};
 
 /// What to say of a path that does not exist.

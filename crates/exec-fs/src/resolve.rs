@@ -77,8 +77,8 @@ pub(crate) fn open_or_create(
         if path.as_bytes().ends_with(b"/") {
             return Err(Errno::ISDIR.into());
         }
-        let place = place_from(base, Path::new(path))
-            .map_err(|error| error.if_no_entry(Errno::NOENT))?;
+        let place =
+            place_from(base, Path::new(path)).map_err(|error| error.if_no_entry(Errno::NOENT))?;
         match create_at(place.directory.as_fd(), &place.name, flags, mode) {
             // It became a link just now.
             Err(error) if error.errno() == Some(Errno::LOOP) => {}

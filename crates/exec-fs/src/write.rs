@@ -53,15 +53,32 @@ pub fn write_file(
     }
 }
 
-/// Opens a file for writing, new or emptied. A FIFO is as if nobody read from it, whether somebody
-/// does or not: only so can no reader make the caller wait.
+/// What becomes of the content of a file that is opened for writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    Empty,
+    Keep,
+}
+
+/// Opens a file for writing, new or emptied.
 pub(crate) fn open_emptied(path: &Path, links: Links) -> Result<(OwnedFd, Status), Error> {
+    open_to_write(path, links, Content::Empty)
+}
+
+/// Opens a file for writing, new if it is missing. A FIFO is as if nobody read from it, whether somebody
+/// does or not: only so can no reader make the caller wait.
+pub(crate) fn open_to_write(
+    path: &Path,
+    links: Links,
+    content: Content,
+) -> Result<(OwnedFd, Status), Error> {
     if links == Links::Follow
         && let Ok(seen) = resolve::status_at(CWD, OsStr::new(path), AtFlags::empty())
     {
         refuse_fifo(seen.file_type())?;
     }
-    let flags = OFlags::WRONLY | OFlags::TRUNC;
+    let emptied = if content == Content::Empty { OFlags::TRUNC } else { OFlags::empty() };
+    let flags = OFlags::WRONLY | emptied;
     let fd = match links {
         Links::Follow => resolve::open_or_create(CWD, path.as_os_str(), flags, NEW_FILE)?,
         Links::Refuse => {

@@ -10,6 +10,8 @@ pub mod limits;
 
 mod request;
 
+mod fuzz;
+
 mod redirect;
 
 mod proxy;
@@ -27,4 +29,6 @@ mod stream;
 pub use body::{Body, BodyStream};
 pub use client::{HttpClient, Response};
 pub use error::{Error, ErrorKind};
+#[doc(hidden)]
+pub use fuzz::fuzz_prepare;
 pub use stream::{ActiveStream, ActiveStreams, Deltas};

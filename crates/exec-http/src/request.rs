@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::limits::HEADERS_MAX;
 
 /// Variables that name or hold the executor's own credentials; no client gets them sent anywhere.
-const REFUSED_VARIABLES: &[&str] = &[
+pub(crate) const REFUSED_VARIABLES: &[&str] = &[
     "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
     "OPENAI_FEDERATION_RULE_ID",
     "OPENAI_IDENTITY_TOKEN_FILE",

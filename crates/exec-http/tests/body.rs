@@ -8,13 +8,13 @@ use std::time::Duration;
 use exec_http::limits::PIECE_BYTES_MAX;
 use exec_http::{Body, HttpClient};
 use serde_json::json;
-use support::{Server, deltas, failure, params, request, text};
+use support::{deltas, failure, params, request, server, text};
 
 const BROKEN: &str = "error decoding response body";
 
 #[tokio::test]
 async fn a_body_comes_as_it_was_sent() {
-    let server = Server::start().await;
+    let server = server().await;
     assert_eq!(text(&server.url("/chunked"), json!({})).await.1, "abcde");
     assert_eq!(text(&server.url("/to-the-end"), json!({})).await.1, "all until the end");
     assert_eq!(text(&server.url("/slow"), json!({})).await.1, "abcd");
@@ -24,7 +24,7 @@ async fn a_body_comes_as_it_was_sent() {
 
 #[tokio::test]
 async fn a_broken_body_is_a_failure() {
-    let server = Server::start().await;
+    let server = server().await;
     for path in ["/broken", "/broken-chunk"] {
         let failed = failure(&server.url(path), json!({})).await;
         assert_eq!(failed, format!("failed to read http/request response body: {BROKEN}"));
@@ -33,7 +33,7 @@ async fn a_broken_body_is_a_failure() {
 
 #[tokio::test]
 async fn a_body_that_does_not_fit_is_refused() {
-    let server = Server::start().await;
+    let server = server().await;
     let client = HttpClient::with_body_max(1000);
     let ask = async |path: &str, stream: bool| {
         let params = params(&server.url(path), json!({"streamResponse": stream}));
@@ -53,7 +53,7 @@ async fn a_body_that_does_not_fit_is_refused() {
 
 /// Streams `path` and gives each delta's bytes and the end's error; the numbers are checked.
 async fn streamed(
-    server: &Server,
+    server: &exec_testkit::web::WebServer,
     path: &str,
     timeout: Option<u64>,
 ) -> (Vec<Vec<u8>>, Option<String>) {
@@ -71,7 +71,7 @@ async fn streamed(
 
 #[tokio::test]
 async fn a_stream_is_numbered_and_has_one_end() {
-    let server = Server::start().await;
+    let server = server().await;
     let (pieces, error) = streamed(&server, "/slow", None).await;
     assert_eq!((pieces, error), (vec![b"ab".to_vec(), b"cd".to_vec()], None));
     let (pieces, error) = streamed(&server, "/chunked", None).await;
@@ -87,7 +87,7 @@ async fn a_stream_is_numbered_and_has_one_end() {
 
 #[tokio::test]
 async fn no_piece_is_larger_than_the_protocol_allows() {
-    let server = Server::start().await;
+    let server = server().await;
     let (pieces, error) = streamed(&server, "/bytes/5000000", None).await;
     assert_eq!(error, None);
     assert!(pieces.iter().all(|piece| (1..=PIECE_BYTES_MAX).contains(&piece.len())));
@@ -96,7 +96,7 @@ async fn no_piece_is_larger_than_the_protocol_allows() {
 
 #[tokio::test]
 async fn a_stream_can_be_sent_by_another_task() {
-    let server = Server::start().await;
+    let server = server().await;
     let client = std::sync::Arc::new(HttpClient::default());
     let params = params(&server.url("/slow"), json!({"streamResponse": true}));
     let request = tokio::spawn(async move { client.request(params, |_| None).await });
@@ -107,7 +107,7 @@ async fn a_stream_can_be_sent_by_another_task() {
 
 #[tokio::test]
 async fn a_stream_that_nobody_reads_holds_little_and_ends_when_dropped() {
-    let server = Server::start().await;
+    let server = server().await;
     let members = json!({"streamResponse": true});
     let response = request(&server.url("/endless"), members).await.unwrap();
     let Body::Stream(mut body) = response.body else { panic!("streamed") };

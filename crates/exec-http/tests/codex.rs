@@ -10,7 +10,7 @@ use exec_testkit::codex::{CodexHome, codex_binary};
 use exec_testkit::peer::RawPeer;
 use exec_testkit::skip;
 use serde_json::{Value, json};
-use support::{Server, raw};
+use support::{raw, server};
 
 /// Set for codex, and known to us.
 const VARIABLES: &[(&str, &str)] =
@@ -77,7 +77,7 @@ async fn check(cases: Vec<Value>, proxies: &[(&str, &str)]) {
 
 #[tokio::test]
 async fn requests_are_answered_as_by_codex() {
-    let server = Server::start().await;
+    let server = server().await;
     let get = |path: &str, members: Value| raw(&server.url(path), members);
     let header = |name: &str, value: &str| json!([{"name": name, "value": value}]);
     let mut cases = Vec::new();
@@ -138,7 +138,7 @@ async fn requests_are_answered_as_by_codex() {
 
 #[tokio::test]
 async fn urls_are_understood_as_by_codex() {
-    let server = Server::start().await;
+    let server = server().await;
     let host = server.address;
     let urls = [
         "",
@@ -167,7 +167,7 @@ async fn urls_are_understood_as_by_codex() {
 
 #[tokio::test]
 async fn redirects_are_followed_as_by_codex() {
-    let (server, other) = (Server::start().await, Server::start().await);
+    let (server, other) = (server().await, server().await);
     let get = |path: &str, members: Value| raw(&server.url(path), members);
     let headers = json!([
         {"name": "Authorization", "value": "s"}, {"name": "Cookie", "value": "c"},
@@ -196,7 +196,7 @@ async fn redirects_are_followed_as_by_codex() {
 
 #[tokio::test]
 async fn proxies_are_used_as_by_codex() {
-    let (server, proxy) = (Server::start().await, Server::start().await);
+    let (server, proxy) = (server().await, server().await);
     let url = format!("http://pu:pp@{}", proxy.address);
     let ask = || {
         vec![raw("http://target.example:8080/echo", json!({})), raw(&server.url("/x"), json!({}))]
@@ -213,7 +213,7 @@ async fn proxies_are_used_as_by_codex() {
 #[tokio::test]
 async fn streams_are_sent_as_by_codex() {
     let Some((_home, mut peer)) = codex(&[]).await else { return };
-    let server = Server::start().await;
+    let server = server().await;
     let client = HttpClient::default();
     for path in ["/slow", "/chunked", "/broken", "/broken-chunk", "/empty", "/status/404", "/stuck"]
     {

@@ -4,11 +4,11 @@
 mod support;
 
 use serde_json::json;
-use support::{Server, failure, text};
+use support::{failure, server, text};
 
 #[tokio::test]
 async fn a_redirect_is_followed_with_a_referer() {
-    let server = Server::start().await;
+    let server = server().await;
     for status in [301, 302, 303, 307, 308] {
         let url = server.url(&format!("/status/{status}"));
         let (last, sent) = text(&url, json!({})).await;
@@ -29,7 +29,7 @@ fn sorted(head: &str) -> Vec<&str> {
 
 #[tokio::test]
 async fn other_statuses_and_bad_targets_are_the_answer() {
-    let server = Server::start().await;
+    let server = server().await;
     for status in [300, 304, 305, 306] {
         let (last, _) = text(&server.url(&format!("/status/{status}")), json!({})).await;
         assert_eq!(last, status);
@@ -46,7 +46,7 @@ async fn other_statuses_and_bad_targets_are_the_answer() {
 
 #[tokio::test]
 async fn a_post_becomes_a_get_without_its_body() {
-    let server = Server::start().await;
+    let server = server().await;
     let members = json!({
         "method": "POST", "bodyBase64": "aGk=",
         "headers": [{"name": "content-type", "value": "t/t"}],
@@ -59,7 +59,7 @@ async fn a_post_becomes_a_get_without_its_body() {
 
 #[tokio::test]
 async fn another_origin_gets_no_credentials() {
-    let (server, other) = (Server::start().await, Server::start().await);
+    let (server, other) = (server().await, server().await);
     let url = server.url(&format!("/to/http:!!a:b@{}!echo", other.address));
     let members = json!({"headers": [{"name": "authorization", "value": "s"}]});
     let (_, sent) = text(&url.replace("http://", "http://u:p@"), members).await;
@@ -70,7 +70,7 @@ async fn another_origin_gets_no_credentials() {
 
 #[tokio::test]
 async fn redirects_end() {
-    let server = Server::start().await;
+    let server = server().await;
     assert_eq!(text(&server.url("/left/9"), json!({})).await.0, 200);
     server.take_received();
     let endless = failure(&server.url("/left/10"), json!({})).await;

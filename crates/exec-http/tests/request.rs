@@ -6,11 +6,11 @@ mod support;
 use exec_http::{ErrorKind, HttpClient};
 use exec_protocol::http::ResponseHeader;
 use serde_json::json;
-use support::{Server, failure, params, request, text, whole};
+use support::{failure, params, request, server, text, whole};
 
 #[tokio::test]
 async fn a_request_is_sent_as_it_was_given() {
-    let server = Server::start().await;
+    let server = server().await;
     let host = server.address;
     let sent = async |members| text(&server.url("/echo"), members).await.1;
     assert_eq!(
@@ -37,14 +37,14 @@ async fn a_request_is_sent_as_it_was_given() {
 
 #[tokio::test]
 async fn the_path_is_encoded_and_the_fragment_stays_here() {
-    let server = Server::start().await;
+    let server = server().await;
     let url = server.url("/a b?q=\u{e9}#fragment");
     assert_eq!(text(&url, json!({})).await, (200, "/a%20b?q=%C3%A9".to_owned()));
 }
 
 #[tokio::test]
 async fn a_header_may_take_its_value_from_the_environment() {
-    let server = Server::start().await;
+    let server = server().await;
     let headers = json!([{"name": "A", "value": "Bearer ", "valueEnvVar": "V"}]);
     let params = params(&server.url("/echo"), json!({"headers": headers}));
     let variable = |name: &str| (name == "V").then(|| "sek".to_owned());
@@ -54,7 +54,7 @@ async fn a_header_may_take_its_value_from_the_environment() {
 
 #[tokio::test]
 async fn headers_come_back_in_lower_case_with_repeats() {
-    let server = Server::start().await;
+    let server = server().await;
     let response = request(&server.url("/echo"), json!({})).await.unwrap();
     let header =
         |name: &str, value: &str| ResponseHeader { name: name.into(), value: value.into() };
@@ -76,7 +76,7 @@ async fn headers_come_back_in_lower_case_with_repeats() {
 
 #[tokio::test]
 async fn any_status_is_a_result() {
-    let server = Server::start().await;
+    let server = server().await;
     for status in [404, 500, 999] {
         let answer = text(&server.url(&format!("/status/{status}")), json!({})).await;
         assert_eq!(answer, (status, "rb".to_owned()));
@@ -89,7 +89,7 @@ async fn any_status_is_a_result() {
 
 #[tokio::test]
 async fn no_answer_is_a_failure_that_names_the_url_without_credentials() {
-    let server = Server::start().await;
+    let server = server().await;
     for path in ["/close", "/junk", "/headers/100", "/header/1000000"] {
         let url = server.url(path);
         let expected = format!("http/request failed: error sending request for url ({url})");
@@ -105,7 +105,7 @@ async fn no_answer_is_a_failure_that_names_the_url_without_credentials() {
 
 #[tokio::test]
 async fn as_many_headers_as_the_reference_takes_are_taken() {
-    let server = Server::start().await;
+    let server = server().await;
     assert_eq!(request(&server.url("/headers/99"), json!({})).await.unwrap().headers.len(), 100);
     let large = request(&server.url("/header/400000"), json!({})).await.unwrap();
     assert_eq!(large.headers[0].value.len(), 400_000);
@@ -113,7 +113,7 @@ async fn as_many_headers_as_the_reference_takes_are_taken() {
 
 #[tokio::test]
 async fn time_limits_cover_head_and_body() {
-    let server = Server::start().await;
+    let server = server().await;
     let (silent, stuck) = (server.url("/silent"), server.url("/stuck"));
     let expected = format!("http/request failed: error sending request for url ({silent})");
     assert_eq!(failure(&silent, json!({"timeoutMs": 100})).await, expected);
@@ -134,7 +134,7 @@ async fn time_limits_cover_head_and_body() {
 
 #[tokio::test]
 async fn connections_are_used_again() {
-    let server = Server::start().await;
+    let server = server().await;
     let client = HttpClient::default();
     for _ in 0..50 {
         let params = params(&server.url("/x"), json!({}));

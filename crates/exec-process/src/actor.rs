@@ -177,8 +177,15 @@ impl Actor {
 
     fn exited(&mut self, (code, usage): (i32, Usage)) {
         let mut state = self.process.lock();
-        state.log.exited(Exit { code, sandbox_denied: false, usage });
+        // With the first process of its namespace every other of the command is gone too.
+        let confined = state.confined.take();
+        let sandbox_denied = confined.as_ref().is_some_and(|it| it.scanner.verdict(code));
+        state.log.exited(Exit { code, sandbox_denied, usage });
         drop(state);
+        if let Some(confined) = confined {
+            // May touch the disk.
+            tokio::task::spawn_blocking(move || drop(confined.keep));
+        }
         self.deadline = None;
     }
 
@@ -195,7 +202,12 @@ impl Actor {
                         Poll::Pending => break,
                         Poll::Ready(0) => *slot = None,
                         Poll::Ready(bytes) => {
-                            self.process.lock().log.append(output.stream, &scratch[..bytes]);
+                            let mut state = self.process.lock();
+                            state.log.append(output.stream, &scratch[..bytes]);
+                            if let Some(confined) = &mut state.confined {
+                                confined.saw(output.stream, &scratch[..bytes]);
+                            }
+                            drop(state);
                             budget = budget.saturating_sub(bytes);
                             if budget == 0 {
                                 return Drained::Budget;

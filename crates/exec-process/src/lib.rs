@@ -20,3 +20,4 @@ mod stdin;
 pub use error::Error;
 pub use process::{Process, Watcher};
 pub use spec::{Spec, Stdio};
+pub use state::Keep;

@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::launch;
 use crate::log::{Event, LogLimits, LogState, OutputLog, ReadPage};
 use crate::spec::{Spec, Stdio};
-use crate::state::{Ending, State, Stdin};
+use crate::state::{Confined, Ending, Keep, State, Stdin};
 use crate::stdin::{StdinQueue, WriteIds};
 use crate::sys::{self, Containment, Spawned};
 
@@ -87,11 +87,11 @@ impl Process {
             launch: None,
         })
         .map_err(Error::Spawn)?;
-        Self::adopt(id, spec, limits, watcher, spawned, None)
+        Self::adopt(id, spec, limits, watcher, spawned, None, None)
     }
 
     /// As [`start`](Self::start), for a command that is confined by what was made ready in `launch`,
-    /// out of the same specification. Returns once the command runs; if it does not come to that,
+    /// out of the same specification; `keep` is dropped when nothing of it is left. Returns once the command runs; if it does not come to that,
     /// nothing is left of it, also when nobody waits for the answer any more.
     pub async fn launch(
         id: ProcessId,
@@ -100,10 +100,12 @@ impl Process {
         limits: LogLimits,
         containment: &Containment,
         watcher: Arc<dyn Watcher>,
+        keep: Keep,
     ) -> Result<Arc<Self>, Error> {
         spec.env = Environment::new();
         let (spawned, signals) = launch::start(launch, spec.stdio.for_child(), containment).await?;
-        Self::adopt(id, spec, limits, watcher, spawned, signals)
+        let confined = Some(Confined::new(keep));
+        Self::adopt(id, spec, limits, watcher, spawned, signals, confined)
     }
 
     fn adopt(
@@ -113,6 +115,7 @@ impl Process {
         watcher: Arc<dyn Watcher>,
         spawned: Spawned,
         signals: Option<OwnedFd>,
+        confined: Option<Confined>,
     ) -> Result<Arc<Self>, Error> {
         let terminal = matches!(spec.stdio, Stdio::Terminal(_));
         let stdout = spawned.stdout.map(Arc::new);
@@ -136,6 +139,7 @@ impl Process {
                 ending: Ending::No,
                 reaped: false,
                 write_ids: WriteIds::default(),
+                confined,
             }),
             announced: AtomicBool::new(false),
             watcher,

@@ -5,6 +5,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use exec_protocol::process::Stream;
+use exec_sandbox::denial::{self, Scanner};
+
 use crate::log::OutputLog;
 use crate::stdin::{StdinQueue, WriteIds};
 use crate::sys::{self, ContainedGroup};
@@ -18,6 +21,34 @@ pub(crate) struct State {
     /// The child has been waited for: its number may belong to somebody else.
     pub(crate) reaped: bool,
     pub(crate) write_ids: WriteIds,
+    /// Of a confined command only.
+    pub(crate) confined: Option<Confined>,
+}
+
+/// What there is besides for a confined command.
+pub(crate) struct Confined {
+    /// Looks for signs that the sandbox said no.
+    pub(crate) scanner: Scanner,
+    /// Dropped when nothing of the command is left.
+    pub(crate) keep: Keep,
+}
+
+/// Something that has to exist as long as a confined command.
+pub type Keep = Box<dyn Send>;
+
+impl Confined {
+    pub(crate) fn new(keep: Keep) -> Self {
+        Self { scanner: Scanner::new(), keep }
+    }
+
+    /// Output of the command.
+    pub(crate) fn saw(&mut self, stream: Stream, data: &[u8]) {
+        let stream = match stream {
+            Stream::Stdout | Stream::Pty => denial::Stream::Stdout,
+            Stream::Stderr => denial::Stream::Stderr,
+        };
+        self.scanner.feed(stream, data);
+    }
 }
 
 /// Where writes go.

@@ -14,7 +14,11 @@ use exec_protocol::process::Stream;
 
 const SEEDS: u64 = 6_000;
 const STEPS: usize = 120;
-const EXIT: Exit = Exit { code: 7, sandbox_denied: false };
+const EXIT: Exit = Exit {
+    code: 7,
+    sandbox_denied: false,
+    usage: exec_process::sys::Usage { cpu: std::time::Duration::ZERO, memory_bytes_max: 0 },
+};
 
 #[test]
 fn delivered_bytes_and_reported_gaps_are_what_was_written() {

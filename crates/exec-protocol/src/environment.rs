@@ -41,6 +41,35 @@ pub struct EnvironmentInfo {
     /// How completely descendants are ended; absent where the executor does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub containment: Option<ContainmentInfo>,
+    /// Which sandboxes this host can enforce; absent where the executor does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxInfo>,
+}
+
+/// What of a sandbox the executor can enforce.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SandboxInfo {
+    /// The engine in use; absent when requests with restrictions are refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
+    /// Every engine, usable or not.
+    pub engines: Vec<SandboxEngine>,
+}
+
+/// One way to enforce a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SandboxEngine {
+    /// `builtin`, `bwrap` or `landlock`.
+    pub name: String,
+    /// Whether it works on this host.
+    pub usable: bool,
+    /// Why not, and what to do about it, in a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// A shell and where it is.
@@ -98,6 +127,8 @@ pub struct Capabilities {
     pub fs_watch: bool,
     /// `fs/search`.
     pub fs_search: bool,
+    /// `mode` `update` in `fs/open`.
+    pub fs_open_update: bool,
 }
 
 /// How the executor finds every descendant of a process.

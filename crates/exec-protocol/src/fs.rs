@@ -4,7 +4,10 @@
 pub mod observe;
 pub mod tree;
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::de::{self, EnumAccess, VariantAccess as _, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bytes::Base64Bytes;
 use crate::path_uri::PathUri;
@@ -76,7 +79,7 @@ pub struct OpenParams {
 }
 
 /// What a file is opened for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum OpenMode {
@@ -85,6 +88,39 @@ pub enum OpenMode {
     Read,
     /// To be written; created or emptied at once.
     Replace,
+    /// To be written; created if missing, and what it holds stays. Ours: `fsOpenUpdate`.
+    Update,
+}
+
+/// By hand, because the words for an unknown one are the reference's, which knows two.
+impl<'de> Deserialize<'de> for OpenMode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_enum("OpenMode", REFERENCE_MODES, ModeVisitor)
+    }
+}
+
+const REFERENCE_MODES: &[&str] = &["read", "replace"];
+
+struct ModeVisitor;
+
+impl<'de> Visitor<'de> for ModeVisitor {
+    type Value = OpenMode;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("enum OpenMode")
+    }
+
+    fn visit_enum<A: EnumAccess<'de>>(self, data: A) -> Result<OpenMode, A::Error> {
+        let (name, rest) = data.variant::<String>()?;
+        let mode = match name.as_str() {
+            "read" => OpenMode::Read,
+            "replace" => OpenMode::Replace,
+            "update" => OpenMode::Update,
+            other => return Err(de::Error::unknown_variant(other, REFERENCE_MODES)),
+        };
+        rest.unit_variant()?;
+        Ok(mode)
+    }
 }
 
 /// Names an open file: the result of `fs/open`, the parameters of `fs/close`.
@@ -210,6 +246,7 @@ mod tests {
             r#"{"handleId":"a","path":"/x","mode":"write"}"#,
             Err("unknown variant `write`, expected `read` or `replace`"),
         );
+        check::<OpenParams>(r#"{"handleId":"a","path":"/x","mode":"update"}"#, Ok(()));
         check::<OpenParams>(r#"{"handleId":"a","path":"/x","mode":null}"#, Err("expected value"));
         check::<RemoveParams>(r#"{"path":"/x","recursive":null,"force":null}"#, Ok(()));
         check::<CopyParams>(

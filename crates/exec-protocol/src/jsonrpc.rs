@@ -182,7 +182,24 @@ impl DecodeError {
 
 /// Decodes the parameters of one method. Absent parameters are `null`.
 pub fn decode_params<P: DeserializeOwned>(params: Option<&str>) -> Result<P, String> {
-    serde_json::from_str(params.unwrap_or("null")).map_err(|error| explain(&error))
+    let text = params.unwrap_or("null");
+    serde_json::from_str(text).map_err(|error| match explain(&error) {
+        plain if plain == "expected value" => no_enum(text, &error),
+        plain => plain,
+    })
+}
+
+/// Valid JSON that is no enum at all: the parser only says where, so we look at what is there.
+fn no_enum(text: &str, error: &serde_json::Error) -> String {
+    let line = text.split('\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
+    let found = match line.as_bytes().get(error.column().saturating_sub(1)) {
+        Some(b'n') => "null",
+        Some(b't') => "boolean `true`",
+        Some(b'f') => "boolean `false`",
+        Some(b'[') => "sequence",
+        Some(_) | None => "number",
+    };
+    format!("invalid type: {found}, expected string or map")
 }
 
 /// A decoding error in the words clients know: without a position, numbers not repeated.
@@ -202,10 +219,6 @@ fn explain(error: &serde_json::Error) -> String {
         let names = ["u8", "u16", "u32", "u64", "i32", "i64", "usize"];
         expected.strip_prefix(", expected ").is_some_and(|name| names.contains(&name))
     };
-    // Valid JSON that is no enum at all: the parser has no better words.
-    if text == "expected value" {
-        return "invalid type: not a name, expected string or map".to_owned();
-    }
     if misfit.is_some_and(wants) {
         return "invalid number".to_owned();
     }

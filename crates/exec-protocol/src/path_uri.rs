@@ -80,7 +80,7 @@ impl PathUri {
         if !rest.starts_with('/') || drive_letter(rest.as_bytes()) {
             return Err(foreign());
         }
-        native(percent_decode(rest)).ok_or_else(foreign)
+        native(plain(percent_decode(rest))).ok_or_else(foreign)
     }
 }
 
@@ -98,6 +98,24 @@ fn native(bytes: Vec<u8>) -> Option<PathBuf> {
 fn drive_letter(path: &[u8]) -> bool {
     matches!(path, [b'/', letter, b':'] | [b'/', letter, b':', b'/', ..]
         if letter.is_ascii_alphabetic())
+}
+
+/// A `..` that only decoding has shown, behind a `%2F`, is resolved like those that the URL parser
+/// sees: by name, before links. Of many slashes one is left. The reference does so too.
+fn plain(path: Vec<u8>) -> Vec<u8> {
+    let is_odd = |part: &[u8]| matches!(part, b"" | b"." | b"..");
+    if !path.split(|&byte| byte == b'/').skip(1).any(is_odd) {
+        return path;
+    }
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in path.split(|&byte| byte == b'/') {
+        match part {
+            b".." => drop(parts.pop()),
+            b"." | b"" => {}
+            _ => parts.push(part),
+        }
+    }
+    [b"/".as_slice(), &parts.join(&b'/')].concat()
 }
 
 fn percent_decode(text: &str) -> Vec<u8> {
@@ -210,6 +228,8 @@ mod tests {
             "file:////srv/x",
             "file://localhost/srv/x",
             "file:///srv/a/../x",
+            "file:///srv/a%2F..%2Fx",
+            "file:///..%2F..%2Fsrv%2F.%2F/x",
             "file:///srv/./x",
             "file:///srv%2Fx",
             "file:///srv\\x",

@@ -2,7 +2,8 @@
 //!
 //! Wire data only. What it means on one host, and how that host enforces it, is decided elsewhere.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::path_uri::{PathUri, PathUriError};
 
@@ -139,15 +140,14 @@ pub enum FileSystem {
 
 impl FileSystem {
     /// Write access to the whole disk with nothing narrower is the one list that restricts nothing.
+    /// What an entry stands for is not known here, so one that might narrow does.
     fn restricts(&self) -> bool {
         match self {
             FileSystem::Unrestricted => false,
             FileSystem::Restricted { entries, .. } => {
-                let all_writable = entries.iter().all(|entry| entry.access == Access::Write);
-                let root = entries.iter().any(|entry| {
-                    matches!(&entry.path, EntryPath::Special { value: Special::Root })
-                });
-                !(root && all_writable)
+                let opens_all =
+                    |entry: &Entry| entry.path.is_root() && entry.access == Access::Write;
+                !entries.iter().any(opens_all) || entries.iter().any(Entry::may_narrow)
             }
         }
     }
@@ -164,6 +164,23 @@ pub struct Entry {
     /// What to do when the path does not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing_path_behavior: Option<MissingPath>,
+}
+
+impl Entry {
+    /// Whether it could take something away from a disk that is all writable.
+    fn may_narrow(&self) -> bool {
+        match &self.path {
+            // A pattern can only deny.
+            EntryPath::GlobPattern { .. } => self.access == Access::Deny,
+            EntryPath::Special { value: Special::Minimal | Special::Unknown { .. } } => false,
+            EntryPath::Special { .. } | EntryPath::Path { .. } => match self.access {
+                Access::Write => false,
+                // Beside write access to the same, this says nothing.
+                Access::Read => !self.path.is_root(),
+                Access::Deny => true,
+            },
+        }
+    }
 }
 
 /// What may be done below a path.
@@ -196,7 +213,8 @@ pub enum MissingPath {
 pub enum EntryPath {
     /// A file or directory.
     Path {
-        /// Which.
+        /// Which. Only as a URI: elsewhere a native path is accepted too, here it never was.
+        #[serde(deserialize_with = "only_uri")]
         path: PathUri,
     },
     /// Everything that matches.
@@ -209,6 +227,26 @@ pub enum EntryPath {
         /// Which.
         value: Special,
     },
+}
+
+impl EntryPath {
+    /// Whether it is the whole disk.
+    fn is_root(&self) -> bool {
+        match self {
+            EntryPath::Path { path } => path.as_str() == "file:///",
+            EntryPath::Special { value } => matches!(value, Special::Root),
+            EntryPath::GlobPattern { .. } => false,
+        }
+    }
+}
+
+/// A rule about a path decides what is confined, so it is spelled in one way only.
+fn only_uri<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathUri, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text.starts_with('/') {
+        return Err(D::Error::custom("a sandbox path is a file URI"));
+    }
+    PathUri::try_from(text).map_err(D::Error::custom)
 }
 
 /// A place that every host has in its own way.
@@ -281,32 +319,4 @@ pub enum SandboxOverride {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_intents_that_allow_everything_do_not_restrict() {
-        let root = r#"{"path":{"type":"special","value":{"kind":"root"}},"access":"write"}"#;
-        let git = r#"{"path":{"type":"path","path":"file:///r/.git"},"access":"read"}"#;
-        let managed = |entries: &str, network: &str| {
-            format!(
-                r#"{{"type":"managed","file_system":{{"type":"restricted","entries":[{entries}]}},"network":"{network}"}}"#
-            )
-        };
-        let table = [
-            (r#"{"type":"disabled"}"#.to_owned(), false),
-            (r#"{"type":"external","network":"enabled"}"#.to_owned(), false),
-            (r#"{"type":"external","network":"restricted"}"#.to_owned(), true),
-            (managed(root, "enabled"), false),
-            (managed(root, "restricted"), true),
-            (managed(&format!("{root},{git}"), "enabled"), true),
-            (managed("", "enabled"), true),
-        ];
-        for (permissions, restricts) in table {
-            let text =
-                format!(r#"{{"permissions":{permissions},"windowsSandboxLevel":"disabled"}}"#);
-            let context: SandboxContext = serde_json::from_str(&text).unwrap();
-            assert_eq!(context.restricts(), restricts, "{text}");
-        }
-    }
-}
+mod tests;

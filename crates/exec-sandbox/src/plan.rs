@@ -14,7 +14,7 @@ pub struct Plan {
     pub network: Network,
     /// Which system calls it may make.
     pub filter: Filter,
-    /// Where it starts: absolute and free of links.
+    /// Where it starts: absolute, and free of links where there is a view.
     pub cwd: PathBuf,
 }
 
@@ -77,8 +77,8 @@ pub enum Mount {
         path: PathBuf,
         /// What may be done with the empty directory.
         mode: MaskMode,
-        /// Directories made inside before it is sealed, shallow first: mount points for what is
-        /// reopened below.
+        /// Directories (`111`) made inside before it is sealed, shallow first: mount points for what
+        /// is reopened below.
         passages: Vec<PathBuf>,
         /// Empty files made inside after them: mount points for files that are reopened.
         files: Vec<PathBuf>,

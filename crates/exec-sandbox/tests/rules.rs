@@ -19,7 +19,7 @@ fn facts() -> Facts {
 }
 
 fn host() -> Table {
-    Table::new().directory("/srv/repo/src").directory("/tmp").directory("/home/u/.ssh")
+    Table::new().directory("/srv/repo/src").directory("/tmp").directory("/users/u/.ssh")
 }
 
 fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
@@ -147,7 +147,7 @@ fn what_lies_behind_a_link_of_the_command_is_refused() {
         assert_eq!(refusal.code(), -32602);
     }
     // A grant through such a link would be the command's to choose.
-    let out = host.clone().link("/srv/repo/out", "/home/u");
+    let out = host.clone().link("/srv/repo/out", "/users/u");
     assert!(matches!(
         refusal(&out, &facts(), &with(&["write :project_roots/out"])),
         Refusal::WritableLink { .. }
@@ -158,10 +158,11 @@ fn what_lies_behind_a_link_of_the_command_is_refused() {
 
 #[test]
 fn links_that_the_command_cannot_move_are_followed() {
-    let host = host().directory("/data/real/x").link("/srv/repo2", "/data/real").link("/l", "home");
+    let host =
+        host().directory("/data/real/x").link("/srv/repo2", "/data/real").link("/l", "users");
     let policy =
         policy(&host, &["read :root", "write :project_roots", "write /srv/repo2", "deny /l/u"]);
-    check(&policy, &[("/data/real/x", Write), ("/home/u/.ssh", Deny), ("/data", Read)]);
+    check(&policy, &[("/data/real/x", Write), ("/users/u/.ssh", Deny), ("/data", Read)]);
     let at_link = Facts { cwd: "/srv/repo2".into(), ..facts() };
     let policy =
         Policy::resolve(&entries(&["read :root", "write /srv/repo2"]), &at_link, &host).unwrap();
@@ -230,7 +231,7 @@ fn an_explicit_entry_opens_metadata() {
 
 #[test]
 fn a_subpath_that_leaves_its_root_grants_nothing() {
-    for subpath in ["../x", "a/../../x", "/home"] {
+    for subpath in ["../x", "a/../../x", "/users"] {
         let policy = policy(&host(), &["read :root", &format!("write :project_roots/{subpath}")]);
         assert_eq!(policy.rules().count(), 1, "{subpath}");
     }
@@ -238,7 +239,7 @@ fn a_subpath_that_leaves_its_root_grants_nothing() {
 
 fn temporary(tmpdir: &str, lines: &[&str]) -> Result<Policy, Refusal> {
     let host = host().file("/file", "").directory("/var/tmp").link("/r", "/");
-    let facts = Facts { tmpdir: Some(tmpdir.into()), home: Some("/home/u".into()), ..facts() };
+    let facts = Facts { tmpdir: Some(tmpdir.into()), home: Some("/users/u".into()), ..facts() };
     Policy::resolve(&entries(lines), &facts, &host)
 }
 
@@ -252,8 +253,8 @@ fn a_temporary_directory_that_opens_too_much_is_refused() {
         ("/missing", "does not exist"),
         ("/file", "no directory"),
         ("/srv", "workspace root"),
-        ("/home", "home directory"),
-        ("/home/u", "home directory"),
+        ("/users", "home directory"),
+        ("/users/u", "home directory"),
         ("/var", "denied path"),
     ] {
         let refusal = temporary(tmpdir, &lines).expect_err(tmpdir);
@@ -273,8 +274,8 @@ fn a_pattern_hides_files_directories_and_where_links_lead() {
     let host = host()
         .file("/srv/repo/.hidden/a.env", "")
         .file("/srv/repo/dir.env/inside", "")
-        .file("/home/u/secret", "")
-        .link("/srv/repo/link.env", "/home/u/secret")
+        .file("/users/u/secret", "")
+        .link("/srv/repo/link.env", "/users/u/secret")
         .link("/srv/repo/self.env", ".")
         .link("/srv/repo/gone.env", "nowhere");
     let policy = policy(&host, &with(&["deny codex-project-roots://**/*.env"]));
@@ -283,8 +284,8 @@ fn a_pattern_hides_files_directories_and_where_links_lead() {
         &[
             ("/srv/repo/.hidden/a.env", Deny),
             ("/srv/repo/dir.env/inside", Deny),
-            ("/home/u/secret", Deny),
-            ("/home/u", Read),
+            ("/users/u/secret", Deny),
+            ("/users/u", Read),
             ("/srv/repo/src", Write),
             // Also what does not exist yet, for requests that ask before they do.
             ("/srv/repo/src/new.env", Deny),
@@ -293,7 +294,7 @@ fn a_pattern_hides_files_directories_and_where_links_lead() {
     assert!(matches!(policy.decide(Path::new("/srv/repo/x.env")).reason, Reason::Pattern(2, _)));
     assert!(!policy.full_read());
     let masks = mounts(&policy, &host);
-    assert!(masks.contains(&Mount::MaskFile("/home/u/secret".into())));
+    assert!(masks.contains(&Mount::MaskFile("/users/u/secret".into())));
 }
 
 #[test]
@@ -377,7 +378,7 @@ fn the_escalation_of_a_session_with_denials_is_enforced() {
         &host,
         &[
             "write :root",
-            "deny /home/u/.ssh",
+            "deny /users/u/.ssh",
             "deny /srv/repo/**/*.env",
             "deny /srv/repo/secrets",
             "write /.git",
@@ -388,12 +389,17 @@ fn the_escalation_of_a_session_with_denials_is_enforced() {
     );
     check(
         &policy,
-        &[("/etc", Write), ("/srv/repo/secrets/x", Deny), ("/home/u/.ssh", Deny), ("/.git", Write)],
+        &[
+            ("/etc", Write),
+            ("/srv/repo/secrets/x", Deny),
+            ("/users/u/.ssh", Deny),
+            ("/.git", Write),
+        ],
     );
     let mounts = mounts(&policy, &host);
     assert_eq!(mounts[0], Mount::Root(Root::HostWritable));
     assert!(mounts.contains(&Mount::SharedMemory));
-    assert!(mounts.contains(&Mount::Pin("/home/u".into())));
+    assert!(mounts.contains(&Mount::Pin("/users/u".into())));
 }
 
 #[test]
@@ -461,4 +467,11 @@ fn the_policy_context_replaces_what_stands_beside_it() {
             ("/srv/other/a.key", Read),
         ],
     );
+}
+
+#[test]
+fn a_pattern_behind_a_fixed_link_is_about_where_it_leads() {
+    let host = host().file("/data/a.env", "").link("/srv/data", "/data");
+    let policy = policy(&host, &with(&["write /data", "deny /srv/data/*.env"]));
+    check(&policy, &[("/data/a.env", Deny), ("/data/new.env", Deny), ("/data/x", Write)]);
 }

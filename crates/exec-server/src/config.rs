@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use exec_protocol::limits::RETAINED_BYTES;
+use exec_sandbox::linux::probe::Engine;
 
 use crate::limits::{CONCURRENT_REQUESTS, DETACHED_LIFE, RETAINED_BYTES_MAX};
 
@@ -38,6 +39,21 @@ pub struct ExecServerConfig {
     /// [`serve_files`](crate::serve_files) when its only argument is
     /// [`WORKER_ARGUMENT`](crate::WORKER_ARGUMENT). Without one such calls are refused.
     pub file_worker: Option<PathBuf>,
+    /// How commands are confined.
+    pub sandbox: SandboxConfig,
+}
+
+/// How commands are confined, as far as the operator decides it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SandboxConfig {
+    /// The engine; the best that works here when absent.
+    pub engine: Option<Engine>,
+    /// The bubblewrap to use; else it is looked for where the system keeps programs.
+    pub bwrap: Option<PathBuf>,
+    /// Whether confined commands may make user namespaces of their own, as browsers and some build
+    /// tools want to.
+    pub nested_user_namespaces: bool,
 }
 
 impl Default for ExecServerConfig {
@@ -52,6 +68,7 @@ impl Default for ExecServerConfig {
             concurrent_requests: CONCURRENT_REQUESTS,
             tolerate_unknown_notifications: false,
             file_worker: None,
+            sandbox: SandboxConfig::default(),
         }
     }
 }
@@ -202,6 +219,25 @@ const KEYS: &[(&str, Apply)] = &[
         };
         Ok(())
     }),
+    ("sandbox_engine", |config, value| {
+        config.sandbox.engine = match value.as_str() {
+            Some("auto") => None,
+            Some("bwrap") => Some(Engine::Bwrap),
+            Some("builtin") => Some(Engine::Builtin),
+            Some("landlock") => Some(Engine::LandlockOnly),
+            Some(_) | None => return Err("\"auto\", \"bwrap\", \"builtin\" or \"landlock\""),
+        };
+        Ok(())
+    }),
+    ("sandbox_bwrap", |config, value| {
+        let path = value.as_str().map(PathBuf::from).filter(|path| path.is_absolute());
+        config.sandbox.bwrap = Some(path.ok_or("an absolute path")?);
+        Ok(())
+    }),
+    ("sandbox_nested_user_namespaces", |config, value| {
+        config.sandbox.nested_user_namespaces = boolean(value)?;
+        Ok(())
+    }),
     ("tolerate_unknown_notifications", |config, value| {
         config.tolerate_unknown_notifications = boolean(value)?;
         Ok(())
@@ -230,7 +266,8 @@ mod tests {
         let text = "shutdown_grace_period_ms = 500\nmax_processes_per_connection = 3\n\
             retained_output_bytes_per_process = 2097152\nallow_direct_exec = false\n\
             allow_prepared_exec = false\ndetached_session_seconds = 0\nconcurrent_requests = 1\n\
-            tolerate_unknown_notifications = true\n";
+            tolerate_unknown_notifications = true\nsandbox_engine = \"bwrap\"\n\
+            sandbox_bwrap = \"/opt/bwrap\"\nsandbox_nested_user_namespaces = true\n";
         let config = ExecServerConfig::parse(text, Path::new("f")).unwrap();
         assert_eq!(text.lines().count(), KEYS.len());
         assert_eq!(config.shutdown_grace, Duration::from_millis(500));
@@ -238,6 +275,12 @@ mod tests {
         assert!(!config.allow_direct_exec && !config.allow_prepared_exec);
         assert!(config.detached_life.is_zero() && config.tolerate_unknown_notifications);
         assert_eq!(config.retained_output_bytes, 2 << 20);
+        let sandbox = SandboxConfig {
+            engine: Some(Engine::Bwrap),
+            bwrap: Some("/opt/bwrap".into()),
+            nested_user_namespaces: true,
+        };
+        assert_eq!(config.sandbox, sandbox);
     }
 
     #[test]

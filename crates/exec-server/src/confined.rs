@@ -126,7 +126,8 @@ pub(crate) async fn open(caller: Caller, mut params: OpenParams) -> Result<Handl
     let reserved = files.reserve(&handle_id)?;
     let opened = ask(&caller, &inside, OPEN, &OpenFile { path, mode }).await;
     let opened = opened.and_then(|answer| {
-        let file = answer.descriptor.ok_or_else(|| Error::Worker("it opened nothing".to_owned()))?;
+        let file =
+            answer.descriptor.ok_or_else(|| Error::Worker("it opened nothing".to_owned()))?;
         match exec_fs::lend::is_made_up(file.as_fd())? {
             false => Ok(file),
             true => Err(Error::Worker("it lent a file that is not to be lent".to_owned())),
@@ -150,14 +151,12 @@ pub(crate) async fn discover(
 
 /// Takes the context out of the parameters. What has to be done for it to hold on this host; nothing
 /// if it restricts no file.
-async fn inside(
-    caller: &Caller,
-    params: &mut impl Confinable,
-) -> Result<Option<Inside>, Error> {
+async fn inside(caller: &Caller, params: &mut impl Confinable) -> Result<Option<Inside>, Error> {
     match params.sandbox().take() {
         Some(context) if context.restricts_files() => {
             let program = caller.server.config.file_worker.clone().ok_or(Error::CannotConfine)?;
-            blocking(caller, move |_| start::inside(context, program)).await
+            let sandbox = caller.server.sandbox.clone();
+            blocking(caller, move |_| start::inside(&sandbox, context, program)).await
         }
         Some(_) | None => Ok(None),
     }

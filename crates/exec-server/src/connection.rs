@@ -429,6 +429,8 @@ fn send_event(
                 seq: *seq,
                 exit_code: exit.code,
                 sandbox_denied: Some(exit.sandbox_denied),
+                denials: Vec::new(),
+                usage: None,
             };
             encode_notification(&mut text, methods::ProcessExited::NAME, &params)
         }

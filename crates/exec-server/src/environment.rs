@@ -14,7 +14,7 @@ use crate::dispatch::Caller;
 use crate::error::Error;
 
 pub(crate) async fn info(caller: Caller, _: NoParams) -> Result<EnvironmentInfo, Error> {
-    Ok(caller.server.environment.clone())
+    Ok(caller.server.environment().await)
 }
 
 pub(crate) async fn status(_: Caller, _: NoParams) -> Result<EnvironmentStatus, Error> {
@@ -54,12 +54,14 @@ pub(crate) fn describe(containment: Mechanism) -> EnvironmentInfo {
             fs_atomic_write: true,
             fs_watch: true,
             fs_search: true,
+            fs_open_update: true,
             ..Capabilities::default()
         },
         containment: Some(ContainmentInfo {
             mechanism: containment.as_str().to_owned(),
             survives_server_kill: true,
         }),
+        sandbox: None,
     }
 }
 

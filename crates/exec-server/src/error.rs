@@ -33,13 +33,17 @@ pub(crate) enum Error {
     CannotConfine,
     #[error("sandbox context has symbolic entries but no cwd")]
     NoPolicyCwd,
-    #[error(transparent)]
-    Refused(#[from] exec_sandbox::policy::Refusal),
     /// What a confined worker answered.
     #[error("{}", .0.message)]
     Inside(RpcError),
     #[error("the sandboxed file worker failed: {0}")]
     Worker(String),
+    #[error("sandbox intent cannot be enforced on this executor: {0}")]
+    NoEngine(String),
+    #[error("sandbox intent cannot be enforced on this executor: it has no managed network")]
+    NoManagedNetwork,
+    #[error(transparent)]
+    Refused(#[from] exec_sandbox::policy::Refusal),
     #[error("native MXC is unavailable on this executor")]
     NoMxc,
     #[error("network proxy intent cannot be enforced on this executor")]
@@ -84,6 +88,8 @@ impl From<&Error> for RpcError {
             | Error::ForeignPermission(_)
             | Error::CannotConfine
             | Error::NoPolicyCwd
+            | Error::NoEngine(_)
+            | Error::NoManagedNetwork
             | Error::NoMxc
             | Error::CannotProxy
             | Error::NoSize => code::INVALID_PARAMS,
@@ -116,7 +122,9 @@ impl From<&Error> for RpcError {
                 exec_environment::ErrorKind::Request => code::INVALID_REQUEST,
                 exec_environment::ErrorKind::Failed => code::INTERNAL,
             },
-            Error::Process(_) | Error::Worker(_) | Error::AnswerTooLarge | Error::Internal => code::INTERNAL,
+            Error::Process(_) | Error::Worker(_) | Error::AnswerTooLarge | Error::Internal => {
+                code::INTERNAL
+            }
         };
         RpcError { code, message: error.to_string() }
     }

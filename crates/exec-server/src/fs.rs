@@ -16,7 +16,10 @@ use crate::error::Error;
 use crate::limits::{CACHED_READ_BYTES, FILE_PIECE_BYTES, read_file_bytes_max};
 use crate::reply::{Piece, Pieces, RawResult};
 
-pub(crate) async fn read_file(caller: FileCaller, params: ReadFileParams) -> Result<RawResult, Error> {
+pub(crate) async fn read_file(
+    caller: FileCaller,
+    params: ReadFileParams,
+) -> Result<RawResult, Error> {
     let path = native(&params.path)?;
     let links = Links::from_wire(params.follow_symlinks);
     if let Some(read) = exec_fs::read_file_cached(&path, links, CACHED_READ_BYTES) {
@@ -79,7 +82,10 @@ fn next_piece(file: &mut FileReader) -> Result<Piece, Error> {
     Ok(Piece { content, last })
 }
 
-pub(crate) async fn write_file(caller: FileCaller, params: WriteFileParams) -> Result<Empty, Error> {
+pub(crate) async fn write_file(
+    caller: FileCaller,
+    params: WriteFileParams,
+) -> Result<Empty, Error> {
     let path = native(&params.path)?;
     let links = Links::from_wire(params.follow_symlinks);
     let replacement = if params.atomic { Replacement::Atomic } else { Replacement::InPlace };
@@ -236,7 +242,10 @@ pub(crate) async fn rename(caller: FileCaller, params: RenameParams) -> Result<E
     .await
 }
 
-pub(crate) async fn search(caller: FileCaller, params: SearchParams) -> Result<SearchResult, Error> {
+pub(crate) async fn search(
+    caller: FileCaller,
+    params: SearchParams,
+) -> Result<SearchResult, Error> {
     let path = native(&params.path)?;
     blocking(&caller, move |stop| Ok(exec_fs::search(&path, &params, &Cancel::from(stop))?)).await
 }

@@ -38,10 +38,11 @@ mod http;
 mod outbox;
 mod process;
 mod reply;
+mod sandbox;
 mod scope;
 mod session;
 mod table;
 
-pub use confined::{WORKER_ARGUMENT, serve_files};
 pub use config::{ConfigError, ExecServerConfig};
+pub use confined::{WORKER_ARGUMENT, serve_files};
 pub use server::Server;

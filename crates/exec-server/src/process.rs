@@ -9,18 +9,21 @@ use exec_protocol::id::ProcessId;
 use exec_protocol::methods::{self, NoParams, Notice};
 use exec_protocol::path_uri::PathUri;
 use exec_protocol::process::*;
-use exec_protocol::sandbox::WindowsSandboxLevel;
+use exec_protocol::sandbox::SandboxContext;
+use exec_sandbox::launch::Launch;
 use std::sync::Arc;
 
+use crate::blocking::blocking;
 use crate::dispatch::Caller;
 use crate::error::Error;
 use crate::limits::log_limits;
+use crate::sandbox::refuse_foreign;
 use crate::scope::encode_notice;
-use crate::session::SessionWatch;
+use crate::session::{Session, SessionWatch};
 
 pub(crate) async fn start(caller: Caller, params: StartParams) -> Result<StartResult, Error> {
     let process_id = params.process_id.clone();
-    let result = launch(&caller, params);
+    let result = launch(&caller, params).await;
     if caller.lifecycle && caller.owner {
         match &result {
             Ok(_) => notice::<methods::ProcessStarted>(&caller, &ProcessRef { process_id }),
@@ -40,7 +43,7 @@ fn notice<N: Notice>(caller: &Caller, params: &N::Params) {
 }
 
 /// Checks first, then claims the name, then starts; nothing is left behind by a failure.
-fn launch(caller: &Caller, params: StartParams) -> Result<StartResult, Error> {
+async fn launch(caller: &Caller, mut params: StartParams) -> Result<StartResult, Error> {
     if params.argv.is_empty() {
         return Err(Error::EmptyArgv);
     }
@@ -50,6 +53,7 @@ fn launch(caller: &Caller, params: StartParams) -> Result<StartResult, Error> {
         .to_native()
         .map_err(|source| Error::ForeignCwd { uri: params.cwd.as_str().to_owned(), source })?;
     let process_id = params.process_id.clone();
+    let context = params.sandbox.take();
     let spec = Spec {
         env: environment(&params),
         stdio: stdio(&params)?,
@@ -58,36 +62,80 @@ fn launch(caller: &Caller, params: StartParams) -> Result<StartResult, Error> {
         cwd,
     };
     let server = &caller.server;
-    caller.session.table().claim(&process_id, server.config.processes_max)?;
-    let started = Process::start(
-        process_id.clone(),
-        spec,
-        log_limits(server.config.retained_output_bytes),
-        &server.containment,
-        Arc::new(SessionWatch(Arc::downgrade(&caller.session))),
-    );
-    let process = match started {
-        Ok(process) => process,
-        Err(error) => {
-            caller.session.table().release(&process_id);
-            return Err(error.into());
-        }
+    let claim = Claim::new(caller, &process_id)?;
+    let (spec, launch) = match context {
+        Some(context) => confine(caller, context, spec).await?,
+        None => (spec, None),
     };
+    let limits = log_limits(server.config.retained_output_bytes);
+    let watcher = Arc::new(SessionWatch(Arc::downgrade(&caller.session)));
+    let sandbox_type = match launch {
+        Some(_) => SandboxType::LinuxSeccomp,
+        None => SandboxType::None,
+    };
+    let id = process_id.clone();
+    let process = match launch {
+        Some(launch) => {
+            let keep = Box::new(());
+            Process::launch(id, spec, launch, limits, &server.containment, watcher, keep).await?
+        }
+        None => Process::start(id, spec, limits, &server.containment, watcher)?,
+    };
+    claim.keep();
     caller.session.adopt(&process)?;
-    Ok(StartResult { process_id, sandbox_type: Some(SandboxType::None) })
+    Ok(StartResult { process_id, sandbox_type: Some(sandbox_type) })
+}
+
+/// Binds the intent to this host, where looking at the disk delays nobody.
+async fn confine(
+    caller: &Caller,
+    context: SandboxContext,
+    spec: Spec,
+) -> Result<(Spec, Option<Launch>), Error> {
+    if !context.restricts() {
+        return Ok((spec, None));
+    }
+    let sandbox = caller.server.sandbox.clone();
+    blocking(caller, move |_| {
+        let confinement = sandbox.confinement(&context, &sandbox.facts_of(&spec))?;
+        let launch = confinement.map(|it| sandbox.launch(&it.plan, &spec)).transpose()?;
+        Ok((spec, launch))
+    })
+    .await
+}
+
+/// A name in the session's table; given back unless a process got it.
+struct Claim<'a> {
+    session: &'a Session,
+    id: &'a ProcessId,
+    kept: bool,
+}
+
+impl<'a> Claim<'a> {
+    fn new(caller: &'a Caller, id: &'a ProcessId) -> Result<Self, Error> {
+        caller.session.table().claim(id, caller.server.config.processes_max)?;
+        Ok(Self { session: &caller.session, id, kept: false })
+    }
+
+    fn keep(mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.session.table().release(self.id);
+        }
+    }
 }
 
 /// Never a weaker run: what cannot be enforced is refused before anything starts.
 fn refuse_weaker(caller: &Caller, params: &StartParams) -> Result<(), Error> {
     if let Some(sandbox) = &params.sandbox {
-        if sandbox.windows_sandbox_level == WindowsSandboxLevel::Mxc {
-            return Err(Error::NoMxc);
-        }
-        if let Some(path) = sandbox.foreign_path() {
-            return Err(Error::ForeignPermission(path));
-        }
-        if sandbox.restricts() || params.enforce_managed_network {
-            return Err(Error::CannotConfine);
+        refuse_foreign(sandbox)?;
+        if params.enforce_managed_network {
+            return Err(Error::NoManagedNetwork);
         }
     }
     if params.network_proxy.is_some() {
@@ -161,6 +209,8 @@ pub(crate) async fn read(caller: Caller, params: ReadParams) -> Result<ReadResul
         failure: None,
         sandbox_denied: state.exit.is_some_and(|exit| exit.sandbox_denied),
         output_offset: Some(page.output_offset),
+        denials: Vec::new(),
+        usage: None,
     })
 }
 

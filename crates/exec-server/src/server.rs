@@ -17,6 +17,7 @@ use crate::connection;
 use crate::environment;
 use crate::error::Error;
 use crate::limits::{FILE_CALLS_MAX, SESSIONS_MAX};
+use crate::sandbox::Sandbox;
 use crate::session::{Session, Sessions};
 
 /// An executor. Connections are handed to it with [`Server::serve_connection`]; when it is dropped
@@ -25,6 +26,8 @@ pub struct Server {
     pub(crate) config: ExecServerConfig,
     pub(crate) environment: EnvironmentInfo,
     pub(crate) containment: Containment,
+    /// How commands are confined.
+    pub(crate) sandbox: Arc<Sandbox>,
     /// Who looks out for missing paths, for all connections.
     pub(crate) missing: Arc<MissingHub>,
     /// Makes HTTP requests; costs nothing until the first.
@@ -51,9 +54,12 @@ impl Server {
 
     /// An executor that ends descendants in a given way.
     pub fn with_containment(config: ExecServerConfig, containment: Containment) -> Arc<Self> {
+        let environment = environment::describe(containment.mechanism());
+        let home = environment.user_home_dir.as_ref().and_then(|home| home.to_native().ok());
         Arc::new(Self {
+            sandbox: Sandbox::new(config.sandbox.clone(), home),
             config,
-            environment: environment::describe(containment.mechanism()),
+            environment,
             containment,
             missing: MissingHub::new(),
             http: HttpClient::default(),
@@ -84,6 +90,18 @@ impl Server {
         }
         self.confined.end();
         self.containment.kill_all();
+    }
+
+    /// What kind of machine this is, and what can be confined on it.
+    pub(crate) async fn environment(&self) -> EnvironmentInfo {
+        let sandbox = self.sandbox.clone();
+        let described = tokio::task::spawn_blocking(move || sandbox.describe()).await;
+        let mut info = EnvironmentInfo { sandbox: described.ok(), ..self.environment.clone() };
+        let engine = info.sandbox.as_ref().and_then(|sandbox| sandbox.engine.as_ref());
+        let confines_files = engine.is_some() && self.config.file_worker.is_some();
+        info.capabilities.sandboxed_file_streaming = confines_files;
+        info.capabilities.capability_discovery_sandbox = confines_files;
+        info
     }
 
     pub(crate) fn stopped(&self) -> watch::Receiver<bool> {

@@ -13,6 +13,8 @@ pub mod codex;
 
 pub mod leaks;
 
+pub mod web;
+
 pub mod vector;
 
 pub mod model;

@@ -49,6 +49,13 @@ pub enum Turn {
         /// From `*** Begin Patch` to `*** End Patch`.
         patch: String,
     },
+    /// Calls any other tool.
+    Call {
+        /// The tool, such as `view_image`.
+        name: &'static str,
+        /// Its arguments, as a JSON object.
+        args: Value,
+    },
     /// Polls the session of the last tool output until it has ended, then goes on with the script.
     UntilExit,
     /// Ends the conversation with this message.
@@ -209,6 +216,7 @@ impl State {
                     turn @ (Turn::ExecCommand { .. }
                     | Turn::WriteStdin { .. }
                     | Turn::ApplyPatch { .. }
+                    | Turn::Call { .. }
                     | Turn::Say(_)),
                 ) => return turn,
             }
@@ -229,6 +237,7 @@ fn item(turn: Turn, call_id: &str) -> Value {
             let fixed = json!({"session_id": session_id, "chars": chars});
             function_call(call_id, "write_stdin", fixed, args)
         }
+        Turn::Call { name, args } => function_call(call_id, name, args, json!({})),
         Turn::ApplyPatch { patch } => json!({
             "type": "custom_tool_call", "id": format!("item_{call_id}"), "call_id": call_id,
             "name": "apply_patch", "input": patch, "status": "completed",

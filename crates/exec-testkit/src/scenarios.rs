@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::{Value, json};
 
 use crate::codex_exec::{CodexRun, Executor, Outcome};
 use crate::leaks::{is_alive, marked, wait_until};
@@ -23,6 +24,13 @@ use crate::tap::{Direction, Tapped, Verdict, WireTap};
 const MARKER_NAME: &str = "EXEC_TESTKIT_MARKER";
 /// For things that take milliseconds unless they are broken.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A picture of one point.
+const DOT_PNG: &[u8] =
+    b"\x89\x50\x4e\x47\x0d\x0a\x1a\x0a\x00\x00\x00\x0d\x49\x48\x44\x52\x00\x00\x00\x01\x00\x00\
+    \x00\x01\x08\x06\x00\x00\x00\x1f\x15\xc4\x89\x00\x00\x00\x0d\x49\x44\x41\x54\x78\xda\x63\
+    \xf8\xcf\xc0\xf0\x1f\x00\x05\x00\x01\xff\x56\xc7\x2f\x0d\x00\x00\x00\x00\x49\x45\x4e\x44\
+    \xae\x42\x60\x82";
 
 /// How the executor is to be reached.
 #[derive(Debug, Clone, Copy)]
@@ -157,6 +165,56 @@ pub async fn a_patch_is_applied_by_the_executor(scene: &Scene<'_>) -> Result<()>
     ensure!(last == Some("one\nzwei\n"), "the patch is not in the file: {outcome:#?}");
     ensure!(!tap.calls("fs/writeFile").is_empty(), "the patch did not pass through the executor");
     ensure!(!tap.calls("fs/remove").is_empty(), "the file was not removed by the executor");
+    Ok(())
+}
+
+/// The project's instructions, its skills and a picture reach the model through the executor's file
+/// calls, and a patch moves a file with them.
+pub async fn a_project_is_read_through_the_executor(scene: &Scene<'_>) -> Result<()> {
+    let cwd = tempfile::tempdir()?;
+    let write = |name: &str, content: &[u8]| {
+        let path = cwd.path().join(name);
+        std::fs::create_dir_all(path.parent().context("a name has a parent")?)?;
+        std::fs::write(path, content).with_context(|| format!("cannot write {name}"))
+    };
+    write("AGENTS.md", b"Always greet the heron.")?;
+    let skill = b"---\nname: heron\ndescription: How to greet a heron.\n---\nBow.\n";
+    write(".agents/skills/heron/SKILL.md", skill)?;
+    write("dot.png", DOT_PNG)?;
+    write("old.txt", b"one\ntwo\n")?;
+    let server = scene.start_executor(Listen::WebSocket, cwd.path(), "")?;
+    let tap = WireTap::start(server.url()).await?;
+    let picture = json!({"path": cwd.path().join("dot.png")});
+    let script = vec![
+        Turn::Call { name: "view_image", args: picture },
+        Turn::patch(
+            "*** Begin Patch\n*** Update File: old.txt\n*** Move to: new/name.txt\n@@\n one\n\
+             -two\n+zwei\n*** End Patch",
+        ),
+        Turn::exec("cat new/name.txt; test ! -e old.txt"),
+        Turn::UntilExit,
+        Turn::say("done"),
+    ];
+    let outcome = scene.run(Executor::Url(tap.url().to_owned()), cwd.path(), script).await?;
+    check_ended(&outcome, 0)?;
+    let last = outcome.tool_outputs.last().map(ToolOutput::printed);
+    ensure!(last == Some("one\nzwei\n"), "the patch is not in the file: {outcome:#?}");
+    let told = outcome.requests.iter().map(Value::to_string).collect::<String>();
+    ensure!(told.contains("Always greet the heron."), "the instructions were not read");
+    ensure!(told.contains("How to greet a heron."), "the skill was not found: {outcome:#?}");
+    ensure!(told.contains("data:image/png;base64,"), "the picture was not shown: {outcome:#?}");
+    let asked = |method: &str, name: &str| {
+        let ends = |tapped: &Tapped| {
+            tapped.message["params"]["path"].as_str().map(|path| path.ends_with(name))
+        };
+        tap.calls(method).iter().any(|tapped| ends(tapped) == Some(true))
+    };
+    for name in ["/AGENTS.md", "/heron/SKILL.md", "/dot.png", "/old.txt"] {
+        ensure!(asked("fs/readFile", name), "{name} was not read by the executor");
+    }
+    ensure!(asked("fs/walk", "/.agents/skills"), "the executor did not walk");
+    ensure!(asked("fs/writeFile", "/new/name.txt"), "the executor did not write");
+    ensure!(asked("fs/remove", "/old.txt"), "the executor did not remove");
     Ok(())
 }
 

@@ -19,6 +19,8 @@
 //! <quiet 200                  nothing unread is left, and nothing comes for so many milliseconds
 //! <close                      the server ends the connection
 //! --- b                       go on with connection b, which is opened on first use
+//! !file a/b "text"            work on the files themselves, see `fixture.rs`
+//! ?file a/b "text"            look at the files themselves
 //! ```
 //!
 //! | Word | Meaning |
@@ -35,13 +37,17 @@
 //! So answers and notifications may interleave as they like, while two outputs of a process may not.
 //! Patterns are explained in `pattern.rs`. In sent text `$ref(name)` stands for a bound value,
 //! `$b64(text)` for a text in base64 and `$repeat(count,text)` for a repetition. Bound from the
-//! beginning is `$ref(scratch)`, the path of a directory that is removed with the conversation.
+//! beginning are `$ref(scratch)` and `$ref(home)`, paths of directories that are removed with the
+//! conversation, the second one fit for a `CODEX_HOME`, and `$ref(web)`, the `address:port` of the
+//! HTTP server of `web.rs`. They may be used in `env` as well.
 
 mod pattern;
 
 mod inbox;
 
 mod additive;
+
+mod fixture;
 
 mod conversation;
 
@@ -94,11 +100,20 @@ pub(crate) enum Action {
     HangUp,
     Expect(Value),
     ExpectAll(Vec<Value>),
-    ExpectOutput { process: String, stream: String, text: String },
-    ExpectEnd { process: String, exit_code: i32 },
+    ExpectOutput {
+        process: String,
+        stream: String,
+        text: String,
+    },
+    ExpectEnd {
+        process: String,
+        exit_code: i32,
+    },
     ExpectQuiet(Duration),
     ExpectClose,
     SwitchTo(String),
+    /// Something done to files, or seen in them; needs no connection.
+    Files(fixture::Act),
 }
 
 /// Reads every `.txt` file below `directory`, in order of path.
@@ -231,6 +246,7 @@ impl FromStr for Action {
             "<quiet" => Action::ExpectQuiet(Duration::from_millis(rest.parse()?)),
             "<close" => Action::ExpectClose,
             "---" => Action::SwitchTo(rest.to_owned()),
+            _ if verb.starts_with(['!', '?']) => Action::Files(text.parse()?),
             _ => bail!("unknown verb {verb:?}"),
         })
     }

@@ -148,7 +148,7 @@ fn request(url: &WsUrl, key: &str, bearer_token: Option<&str>) -> String {
 
 /// A server's answer; `head_len` bytes of it are the head.
 #[derive(Debug, PartialEq, Eq)]
-enum Answer {
+pub(crate) enum Answer {
     Upgraded { head_len: usize },
     Other { status: u16, head_len: usize, body_len: Option<usize> },
 }
@@ -174,7 +174,7 @@ async fn read_answer(
     }
 }
 
-fn parse_answer(bytes: &[u8], key: &str) -> Result<Option<Answer>, Error> {
+pub(crate) fn parse_answer(bytes: &[u8], key: &str) -> Result<Option<Answer>, Error> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);
     let head_len = match response.parse(bytes) {

@@ -30,6 +30,7 @@ mod tcp;
 mod tls;
 
 mod connect;
+mod fuzz_http;
 mod url;
 
 mod memory;
@@ -40,6 +41,8 @@ pub use auth::{AuthConfigError, AuthError, WsAuth, WsAuthFlags, WsAuthMode};
 pub use connect::{ConnectOptions, connect_websocket};
 pub use connection::{Connection, Io, Peer};
 pub use error::Error;
+#[doc(hidden)]
+pub use fuzz_http::fuzz_http_head;
 pub use limits::Limits;
 pub use listen_url::{DEFAULT_LISTEN_URL, ListenUrl, ListenUrlParseError};
 pub use memory::memory_pair;

@@ -10,7 +10,8 @@ use toml::{Table, Value};
 use super::Finding;
 
 /// What a pure crate may not use.
-const IMPURE: &[(&str, &[&str])] = &[("exec-protocol", &["tokio", "libc"])];
+const IMPURE: &[(&str, &[&str])] =
+    &[("exec-protocol", &["tokio", "libc"]), ("exec-relay", &["tokio", "libc", "getrandom"])];
 
 /// A member of the workspace.
 struct Member {

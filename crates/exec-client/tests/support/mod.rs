@@ -73,6 +73,7 @@ pub(crate) fn shell(id: &str, script: &str) -> StartParams {
         enforce_managed_network: false,
         managed_network: None,
         network_proxy: None,
+        limits: None,
         size: None,
         mode: None,
     }

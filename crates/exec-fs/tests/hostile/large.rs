@@ -37,15 +37,15 @@ fn a_sparse_file_of_a_tebibyte_is_no_burden() {
 }
 
 #[test]
-fn a_directory_of_sixty_thousand_is_counted_walked_and_removed() {
+fn a_directory_of_a_hundred_thousand_is_counted_walked_and_removed() {
     let dir = memory_directory();
     let large = dir.path().join("large");
     fs::create_dir(&large).unwrap();
-    for n in 0..60_000 {
+    for n in 0..100_000 {
         fs::File::create(large.join(format!("{n:05}"))).unwrap();
     }
     let cancel = Cancel::new();
-    let too_many = "-32603 fs/readDirectory returned 60000 entries; limit is 50000";
+    let too_many = "-32603 fs/readDirectory returned 100000 entries; limit is 50000";
     assert_eq!(outcome(read_directory(&large, &cancel)), too_many);
     let mut json = Vec::new();
     assert_eq!(outcome(read_directory_json(&large, &cancel, &mut json)), too_many);

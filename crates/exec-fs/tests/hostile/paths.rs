@@ -140,6 +140,39 @@ fn has_link(path: &Path) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..Default::default() })]
 
+    /// Any name, made by the system: its URI names that file and no other, on the way there and back.
+    #[test]
+    fn a_uri_opens_what_the_system_made(
+        names in proptest::collection::vec(
+            proptest::collection::vec(any::<u8>().prop_filter("no name has it", |byte| {
+                !matches!(byte, 0 | b'/')
+            }), 1..20), 1..4),
+    ) {
+        prop_assume!(names.iter().all(|name| name != b"." && name != b".."));
+        let directory = memory_directory();
+        let root = fs::canonicalize(directory.path()).unwrap();
+        let native = names.iter().fold(root, |path, name| path.join(OsStr::from_bytes(name)));
+        fs::create_dir_all(native.parent().unwrap()).unwrap();
+        fs::write(&native, &names[0]).unwrap();
+        let inode = fs::metadata(&native).unwrap().ino();
+        let uri = PathUri::from_native(&native).unwrap().as_str().to_owned();
+        let heard = PathUri::try_from(uri.clone()).unwrap().to_native().unwrap();
+        prop_assert_eq!(heard.as_os_str(), native.as_os_str(), "by way of {}", uri);
+        prop_assert_eq!(fs::metadata(&heard).unwrap().ino(), inode);
+        for links in [Follow, Refuse] {
+            prop_assert_eq!(&read_file(&heard, links, 100).unwrap(), &names[0]);
+        }
+        // As the answer to a call.
+        let real = exec_fs::canonicalize(&heard).unwrap();
+        let again = PathUri::from_native(&real).unwrap();
+        prop_assert_eq!(again.as_str(), &uri);
+        // Letters need no encoding.
+        let loose = uri.replace("%C3%A9", "\u{e9}");
+        if let Ok(path) = PathUri::try_from(loose).and_then(|uri| uri.to_native()) {
+            prop_assert_eq!(fs::metadata(path).unwrap().ino(), inode);
+        }
+    }
+
     /// Random ways through a small tree: the same file, size and error as the system says, and
     /// with links refused exactly the ways without one.
     #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use exec_fs::handles::Block;
 use exec_fs::limits::{BLOCK_BYTES_MAX, HANDLES_MAX};
 use exec_fs::{Error, Handles};
-use exec_protocol::fs::OpenMode::{Read, Replace};
+use exec_protocol::fs::OpenMode::{Read, Replace, Update};
 
 use crate::support::*;
 
@@ -54,6 +54,22 @@ fn open_rows() {
     assert_eq!(outcome(small.open("1", &fixture.at("none1"), Read)), exists);
     small.close("1").unwrap();
     small.open("3", &fixture.at("f"), Read).unwrap();
+}
+
+#[test]
+fn update_keeps_what_is_there() {
+    let fixture = Fixture::new();
+    let handles = Handles::new(HANDLES_MAX);
+    fs::write(fixture.at("f"), b"one two").unwrap();
+    handles.open("a", &fixture.at("f"), Update).unwrap();
+    handles.write_block("a", 4, b"TWO+").unwrap();
+    assert_eq!(fs::read(fixture.at("f")).unwrap(), b"one TWO+");
+    handles.open("b", &fixture.at("fresh"), Update).unwrap();
+    handles.write_block("b", 1, b"x").unwrap();
+    assert_eq!(fs::read(fixture.at("fresh")).unwrap(), b"\0x");
+    let refused = |name: &str| fixture.outcome(handles.open("c", &fixture.at(name), Update));
+    assert_eq!(refused("dir"), IS_A_DIRECTORY);
+    assert_eq!(refused("fifo"), NO_DEVICE);
 }
 
 #[test]

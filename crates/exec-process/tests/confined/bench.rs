@@ -127,7 +127,16 @@ impl Bench {
         };
         let launch = builtin::launch(&self.plan, &command, options).map_err(Error::Confine)?;
         let id = ProcessId::from("p");
-        Process::launch(id, spec, launch, log_limits(), &self.containment, Arc::new(Nobody)).await
+        Process::launch(
+            id,
+            spec,
+            launch,
+            log_limits(),
+            &self.containment,
+            Arc::new(Nobody),
+            Box::new(()),
+        )
+        .await
     }
 
     /// Runs a shell script to its end.

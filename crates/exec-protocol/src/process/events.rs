@@ -35,6 +35,40 @@ pub struct ExitedParams {
     /// The sandbox was probably the reason for the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_denied: Option<bool>,
+    /// What the sandbox refused, where that is recorded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub denials: Vec<Denial>,
+    /// What was used, if the start had `limits`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+/// Something that the sandbox refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Denial {
+    /// What was tried, such as `write`, `connect` or the name of a system call.
+    pub operation: String,
+    /// On which path or address, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// Which rule decided.
+    pub rule: String,
+    /// How often, if more than once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<u64>,
+}
+
+/// What a process and the descendants it waited for have used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Usage {
+    /// Processor time.
+    pub cpu_ms: u64,
+    /// Most memory at once.
+    pub memory_bytes_max: u64,
 }
 
 /// `process/closed`: the last event of a process.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::events::{Denial, Usage};
 use crate::bytes::Base64Bytes;
 use crate::id::{ProcessId, WriteId};
 
@@ -47,6 +48,12 @@ pub struct ReadResult {
     /// none). A reader that has seen fewer bytes knows by this how many it can no longer get.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_offset: Option<u64>,
+    /// What the sandbox refused, where that is recorded; known with the exit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub denials: Vec<Denial>,
+    /// What was used, if the start had `limits`; known with the exit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
 }
 
 /// A piece of output.

@@ -60,6 +60,36 @@ pub struct StartParams {
     /// Who prepared the command; checked against the executor's configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<StartMode>,
+    /// Bounds on what the process and its descendants may use. Their usage is then told with the
+    /// exit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<ProcessLimits>,
+}
+
+/// Bounds on what a process and its descendants may use; an absent one is the executor's own. What
+/// this executor cannot enforce is refused.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ProcessLimits {
+    /// Memory of all of them together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Processes and threads at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pids: Option<u64>,
+    /// Processor time of each process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_seconds: Option<u64>,
+    /// Size of each file that is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_bytes: Option<u64>,
+    /// Descriptors of each process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_files: Option<u64>,
+    /// Time after which everything is killed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
 }
 
 /// How the child's environment derives from the executor's own.

@@ -135,6 +135,10 @@ impl<'a, H: Host> Builder<'a, H> {
             self.check_size()?;
         }
         for (link, object) in &self.rules.pinned_links {
+            // A mask that came later may hide it.
+            if self.enclosing(link).1 != Effect::Writable {
+                continue;
+            }
             self.pin_way(link)?;
             self.view.mounts.push(Mount::PinLink(link.clone()));
             self.view.witnesses.push(witness(link, *object));

@@ -285,10 +285,13 @@ impl<'a, H: Host> Resolver<'a, H> {
         facts: &Facts,
     ) -> Result<(), Refusal> {
         let mut budget = Budget::new(depth_max);
-        for pattern in &patterns {
-            self.add_matches(pattern, &mut budget, facts)?;
+        for mut pattern in patterns {
+            let base = locate(self.host, &pattern.base)?;
+            // From here on it is about real paths, like the rules.
+            pattern.base = base.path.clone();
+            self.add_matches(&pattern, base, &mut budget, facts)?;
+            self.rules.patterns.push(pattern);
         }
-        self.rules.patterns = patterns;
         Ok(())
     }
 
@@ -296,13 +299,13 @@ impl<'a, H: Host> Resolver<'a, H> {
     fn add_matches(
         &mut self,
         pattern: &Pattern,
+        base: Place,
         budget: &mut Budget,
         facts: &Facts,
     ) -> Result<(), Refusal> {
         let refuse = |reason| {
             Err(Refusal::Pattern { entry: pattern.entry, pattern: pattern.text.clone(), reason })
         };
-        let base = locate(self.host, &pattern.base)?;
         if base.path.starts_with(PROCESSES) || base.path == Path::new("/") {
             return refuse("is about what the sandbox replaces, or about everything");
         }

@@ -70,6 +70,7 @@ impl<'a> Simulator<'a> {
             }
             Mount::PinLink(path) => {
                 assert_eq!(self.host_kind(path), Some(Kind::Link));
+                assert_eq!(self.see(path), Seen::Writable, "{path:?} cannot be led elsewhere");
                 path.clone()
             }
             Mount::MaskDirectory { path, passages, files, .. } => {

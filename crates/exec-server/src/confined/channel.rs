@@ -125,11 +125,7 @@ impl Channel {
 }
 
 /// Sends a message on a socket that blocks.
-pub(super) fn send(
-    socket: &OwnedFd,
-    text: Vec<u8>,
-    descriptor: Option<OwnedFd>,
-) -> io::Result<()> {
+pub(super) fn send(socket: &OwnedFd, text: Vec<u8>, descriptor: Option<OwnedFd>) -> io::Result<()> {
     let mut frame = Outgoing::new(text, descriptor)?;
     while !frame.is_sent() {
         frame.sent += frame.send(socket)?;

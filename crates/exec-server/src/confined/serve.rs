@@ -191,9 +191,8 @@ impl Serving {
             if call.stop.load(Ordering::Relaxed) {
                 continue;
             }
-            let (text, descriptor) = answer.unwrap_or_else(|_| {
-                (refused(&RequestId::Number(call.id), Error::Internal), None)
-            });
+            let (text, descriptor) = answer
+                .unwrap_or_else(|_| (refused(&RequestId::Number(call.id), Error::Internal), None));
             self.send(text, descriptor)?;
         }
         Ok(())

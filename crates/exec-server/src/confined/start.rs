@@ -1,45 +1,35 @@
 //! What a worker may see and do, and its start.
 
-use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
+use exec_process::env::Environment;
 use exec_process::launch;
 use exec_process::sys::{ChildStdio, Spawned};
+use exec_process::{Spec, Stdio};
 use exec_protocol::sandbox::{
     Access, Entry, EntryPath, FileSystem, Network, Permissions, SandboxContext, Special,
 };
-use exec_sandbox::launch::{Command, Launch};
-use exec_sandbox::linux::{builtin, seccomp};
 use exec_sandbox::plan::{Filter, Mount, Plan};
-use exec_sandbox::policy::{Disk, Facts, Policy, Remembered};
+use exec_sandbox::policy::Facts;
 
 use super::serve::WORKER_ARGUMENT;
 use crate::error::Error;
-use crate::limits::POLICY_TIME_MAX;
+use crate::sandbox::{self, Confinement, Sandbox};
 use crate::server::Server;
 
 /// What has to be done for a context to hold for file calls; nothing if it restricts no file.
 pub(super) fn inside(
+    sandbox: &Sandbox,
     mut context: SandboxContext,
     program: PathBuf,
 ) -> Result<Option<Inside>, Error> {
+    sandbox::refuse_foreign(&context)?;
     require_cwd(&context)?;
     extend(&mut context);
-    let facts = Facts {
-        cwd: PathBuf::from("/"),
-        tmpdir: std::env::var_os("TMPDIR").map(PathBuf::from),
-        home: std::env::var_os("HOME").map(PathBuf::from),
-        hidden: Vec::new(),
-        readable: vec![program],
-    };
-    let host = Remembered::new(Disk::until(Instant::now() + POLICY_TIME_MAX));
-    let policy = Policy::resolve(&context, &facts, &host)?;
-    if !policy.restricts_files() {
-        return Ok(None);
-    }
-    Ok(Some(Inside::new(Plan::build(&policy, &host)?)))
+    let facts = Facts { readable: vec![program], ..sandbox.facts_without_command() };
+    let confinement = sandbox.confinement(&context, &facts)?;
+    let restricts = |confinement: &Confinement| confinement.policy.restricts_files();
+    Ok(confinement.filter(restricts).map(|confinement| Inside::new(confinement.plan)))
 }
 
 /// Symbols and relative patterns stand for nothing when no directory is known; a command would have
@@ -127,30 +117,17 @@ impl Inside {
 
 /// Starts a worker.
 pub(super) async fn start(server: &Server, inside: &Inside) -> Result<Spawned, Error> {
-    let program = server.config.file_worker.as_deref().ok_or(Error::CannotConfine)?;
-    let launch = launch(&inside.plan, program)?;
+    let program = server.config.file_worker.as_ref().ok_or(Error::CannotConfine)?;
+    let spec = Spec {
+        argv: vec![program.to_string_lossy().into_owned(), WORKER_ARGUMENT.to_owned()],
+        arg0: None,
+        cwd: PathBuf::from("/"),
+        env: Environment::new(),
+        stdio: Stdio::Pipes { stdin: true },
+    };
+    let (sandbox, plan) = (server.sandbox.clone(), inside.plan.clone());
+    let launch = tokio::task::spawn_blocking(move || sandbox.launch(&plan, &spec)).await;
+    let launch = launch.map_err(|_| Error::Internal)??;
     let (spawned, _) = launch::start(launch, ChildStdio::Socket, &server.containment).await?;
     Ok(spawned)
-}
-
-fn launch(plan: &Plan, program: &Path) -> Result<Launch, Error> {
-    let options = seccomp::Options::for_plan(
-        plan.filter,
-        seccomp::Nesting::Refused,
-        seccomp::Record::Nothing,
-    );
-    let filter = match options.map(seccomp::program).transpose() {
-        Ok(filter) => filter.map_or(&[][..], |filter| filter.bytes()),
-        Err(error) => return Err(Error::Worker(error.to_string())),
-    };
-    let program = CString::new(program.as_os_str().as_bytes()).map_err(|_| Error::Internal)?;
-    let name = CString::new(WORKER_ARGUMENT).map_err(|_| Error::Internal)?;
-    let command = Command {
-        argv: &[program.clone(), name],
-        candidates: &[program],
-        env: &[],
-        terminal: false,
-    };
-    let options = builtin::Options { filter, ..builtin::Options::default() };
-    builtin::launch(plan, &command, &options).map_err(|error| Error::Worker(error.to_string()))
 }

@@ -71,11 +71,7 @@ struct Call {
 impl Worker {
     /// Begins to start a worker; calls wait until it serves. What it has to tell of its own accord
     /// goes to `notices`, and then it is not ended for being idle.
-    pub(super) fn start(
-        server: &Arc<Server>,
-        inside: Inside,
-        notices: Option<Notifier>,
-    ) -> Self {
+    pub(super) fn start(server: &Arc<Server>, inside: Inside, notices: Option<Notifier>) -> Self {
         let (calls, queue) = mpsc::channel(CONFINED_CALLS_MAX);
         // Not kept while it runs: a server that is dropped ends its workers.
         let server = Arc::downgrade(server);
@@ -267,20 +263,21 @@ impl Running {
     fn message(&mut self, message: Message) -> io::Result<()> {
         let invalid = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text);
         let Message { text, descriptor } = message;
-        let (id, outcome) = match jsonrpc::decode(&text).map_err(|error| invalid(&error.to_string()))? {
-            Rpc::Response { id, result } => {
-                let result = result.as_bytes().to_vec();
-                (id, Ok(Answer { result, descriptor }))
-            }
-            Rpc::Error { id, error } => (id, Err(Failure::Answered(error))),
-            Rpc::Notification(_) => {
-                if let Some(notices) = self.notices.clone() {
-                    self.telling = Some(Box::pin(async move { notices.send_text(text).await }));
+        let (id, outcome) =
+            match jsonrpc::decode(&text).map_err(|error| invalid(&error.to_string()))? {
+                Rpc::Response { id, result } => {
+                    let result = result.as_bytes().to_vec();
+                    (id, Ok(Answer { result, descriptor }))
                 }
-                return Ok(());
-            }
-            Rpc::Request(_) => return Err(invalid("it asked")),
-        };
+                Rpc::Error { id, error } => (id, Err(Failure::Answered(error))),
+                Rpc::Notification(_) => {
+                    if let Some(notices) = self.notices.clone() {
+                        self.telling = Some(Box::pin(async move { notices.send_text(text).await }));
+                    }
+                    return Ok(());
+                }
+                Rpc::Request(_) => return Err(invalid("it asked")),
+            };
         let RequestId::Number(id) = id else { return Err(invalid("an answer to nothing")) };
         // Nobody: then it was cancelled.
         if let Some(answer) = self.asked.remove(&id) {

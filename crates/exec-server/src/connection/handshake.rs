@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use exec_protocol::environment::EnvironmentInfo;
 use exec_protocol::jsonrpc::{Request, RequestId, decode_params};
 use exec_protocol::methods::{Family, Initialize, Method};
 use exec_protocol::session::{
@@ -42,6 +43,7 @@ struct Open {
     attached: Attached,
     lifecycle: bool,
     message_bytes_max: u64,
+    environment: EnvironmentInfo,
     confirmed: bool,
 }
 
@@ -108,7 +110,7 @@ impl Handshake {
         let result = outcome.result.map(|open| {
             let result = InitializeResult {
                 session_id: open.session().id().to_owned(),
-                environment_info: Some(self.server.environment.clone()),
+                environment_info: Some(open.environment.clone()),
             };
             self.state = State::Open(open);
             result
@@ -189,5 +191,6 @@ async fn open(
         Attach::Observer => Attached::Observer(session),
     };
     let lifecycle = params.extensions.iter().any(|name| name == EXTENSION_PROCESS_LIFECYCLE);
-    Ok(Open { attached, lifecycle, message_bytes_max, confirmed: false })
+    let environment = server.environment().await;
+    Ok(Open { attached, lifecycle, message_bytes_max, environment, confirmed: false })
 }

@@ -13,12 +13,14 @@ const ADDITIVE: &[(&str, &str)] = &[
     ("initialize", "/environmentInfo/capabilities/fsAtomicWrite"),
     ("initialize", "/environmentInfo/capabilities/fsWatch"),
     ("initialize", "/environmentInfo/capabilities/fsSearch"),
+    ("initialize", "/environmentInfo/capabilities/fsOpenUpdate"),
     ("environment/info", "/containment"),
     ("environment/info", "/capabilities/processControlV1"),
     ("environment/info", "/capabilities/fsRename"),
     ("environment/info", "/capabilities/fsAtomicWrite"),
     ("environment/info", "/capabilities/fsWatch"),
     ("environment/info", "/capabilities/fsSearch"),
+    ("environment/info", "/capabilities/fsOpenUpdate"),
     ("process/read", "/outputOffset"),
 ];
 

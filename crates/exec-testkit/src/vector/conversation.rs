@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use futures_util::future::select_all;
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use super::additive::Additive;
@@ -13,7 +14,9 @@ use super::inbox::{Inbox, Kind, Rules};
 use super::pattern::{Bindings, base64_decode, expand, expand_sent, match_value};
 use super::replay::Suite;
 use super::{Action, Setup, Step, Vector};
+use crate::codex::CodexHome;
 use crate::peer::{PATIENCE, RawPeer, Received};
+use crate::web::WebServer;
 
 /// The error for a session that has a live connection.
 const STILL_ATTACHED: i32 = -32010;
@@ -21,23 +24,40 @@ const STILL_ATTACHED: i32 = -32010;
 const RESUME_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Replays one vector.
-pub(super) async fn replay<C>(vector: &Vector, suite: Suite, connect: &C) -> Result<()>
+pub(super) async fn replay<C>(
+    vector: &Vector,
+    suite: Suite,
+    web: &WebServer,
+    connect: &C,
+) -> Result<()>
 where
     C: AsyncFn(&Setup) -> Result<RawPeer>,
 {
     let mut lines: HashMap<&str, Line> = HashMap::new();
     let scratch = tempfile::tempdir()?;
+    let home = CodexHome::new()?;
     let mut bindings = Bindings::new();
-    bindings.insert("scratch".to_owned(), json!(scratch.path()));
+    bindings.insert("scratch".to_owned(), json!(scratch.path().canonicalize()?));
+    bindings.insert("home".to_owned(), json!(home.path().canonicalize()?));
+    bindings.insert("web".to_owned(), json!(web.address.to_string()));
+    let setup = vector.setup.expanded(&bindings)?;
     let mut current = "";
     for Step { line: number, action } in &vector.steps {
         if let Action::SwitchTo(name) = action {
             current = name;
             continue;
         }
+        if let Action::Files(act) = action {
+            // Elsewhere: a large directory takes a while, and others have deadlines to keep.
+            let (act, directory) = (act.clone(), scratch.path().to_owned());
+            let bindings = bindings.clone();
+            let outcome = spawn_blocking(move || act.perform(&directory, &bindings)).await?;
+            outcome.with_context(|| format!("line {number}"))?;
+            continue;
+        }
         let mut line = match lines.remove(current) {
             Some(line) => line,
-            None => Line::open(vector, suite, connect, lines.is_empty()).await?,
+            None => Line::open(vector, &setup, suite, connect, lines.is_empty()).await?,
         };
         let outcome = tokio::select! {
             outcome = line.perform(action, &mut bindings) => outcome,
@@ -64,11 +84,17 @@ struct Line {
 }
 
 impl Line {
-    async fn open<C>(vector: &Vector, suite: Suite, connect: &C, from_start: bool) -> Result<Self>
+    async fn open<C>(
+        vector: &Vector,
+        setup: &Setup,
+        suite: Suite,
+        connect: &C,
+        from_start: bool,
+    ) -> Result<Self>
     where
         C: AsyncFn(&Setup) -> Result<RawPeer>,
     {
-        let mut peer = connect(&vector.setup).await?;
+        let mut peer = connect(setup).await?;
         if vector.ready {
             peer.handshake().await?;
         }
@@ -101,7 +127,7 @@ impl Line {
             }
             Action::ExpectQuiet(patience) => self.expect_quiet(*patience).await,
             Action::ExpectClose => self.expect_close().await,
-            Action::SwitchTo(_) => unreachable!("the caller chooses the line"),
+            Action::SwitchTo(_) | Action::Files(_) => unreachable!("the caller's to do"),
         }
     }
 
@@ -272,7 +298,7 @@ mod tests {
             server.close().await?;
             Ok(RawPeer::from_io(read, write))
         };
-        replay(&vectors[0], Suite::Ours, &connect).await
+        replay(&vectors[0], Suite::Ours, &WebServer::start().await?, &connect).await
     }
 
     async fn check(steps: &str, said: &[&str], expected: Option<&str>) {

@@ -8,10 +8,12 @@ use anyhow::{Context as _, Result};
 use futures_util::StreamExt as _;
 
 use super::conversation::replay;
+use super::pattern::{Bindings, expand};
 use super::{Scope, Vector, load};
 use crate::codex::workspace_dir;
 use crate::peer::RawPeer;
 use crate::server::ServerUnderTest;
+use crate::web::WebServer;
 
 /// Conversations at a time. They mostly wait for children.
 const PARALLEL: usize = 8;
@@ -43,6 +45,16 @@ pub struct Setup {
     pub args: Vec<String>,
     /// Environment variables.
     pub env: Vec<(String, String)>,
+}
+
+impl Setup {
+    /// With the bound values in place of their names.
+    pub(super) fn expanded(&self, bindings: &Bindings) -> Result<Self> {
+        let expand =
+            |(name, value): &(String, String)| Ok((name.clone(), expand(value, bindings)?));
+        let env = self.env.iter().map(expand).collect::<Result<_>>()?;
+        Ok(Self { args: self.args.clone(), env })
+    }
 }
 
 /// How a replay went.
@@ -93,10 +105,10 @@ where
     };
     let vectors: Vec<Vector> =
         load(&workspace_dir().join("vectors"))?.into_iter().filter(is_meant).collect();
-    let connect = &connect;
+    let (connect, web) = (&connect, &WebServer::start().await?);
     let outcomes: Vec<Result<()>> = futures_util::stream::iter(&vectors)
         .map(|vector| async move {
-            let outcome = replay(vector, suite, connect).await;
+            let outcome = replay(vector, suite, web, connect).await;
             outcome.with_context(|| format!("{} (over {transport})", vector.name))
         })
         .buffered(PARALLEL)

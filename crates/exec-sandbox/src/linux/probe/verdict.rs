@@ -13,6 +13,17 @@ pub enum Engine {
     LandlockOnly,
 }
 
+impl Engine {
+    /// Its name in configuration and answers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Engine::Bwrap => "bwrap",
+            Engine::Builtin => "builtin",
+            Engine::LandlockOnly => "landlock",
+        }
+    }
+}
+
 /// Whether an engine can be used here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
