@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -19,11 +20,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use exec_fs::{FileReader, Links, MissingHub, lend};
 use exec_process::sys;
 use exec_protocol::fs::OpenMode;
-use exec_protocol::jsonrpc::{self, Message as Rpc, Notification, Request, RequestId};
+use exec_protocol::jsonrpc::{self, Message as Rpc, Notification, Request, RequestId, RpcError};
 use exec_protocol::limits::MESSAGE_BYTES_MAX;
 use exec_protocol::path_uri::PathUri;
 use exec_protocol::process::Empty;
 use futures_util::FutureExt;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
@@ -46,6 +48,10 @@ pub(super) const READ: &str = "read";
 
 /// Nobody waits for that call any more.
 pub(super) const CANCEL: &str = "cancel";
+
+/// The code of an answer that means: what was mounted here is no longer so, ask another worker. When a
+/// mount point is removed by somebody outside, its mount goes with it.
+pub(super) const STALE: i64 = -1;
 
 /// The first message to a worker.
 #[derive(Debug, Serialize, Deserialize)]
@@ -92,6 +98,7 @@ pub fn serve_files(socket: OwnedFd) -> io::Result<()> {
     // Nothing is run on it; a connection's scope wants to know one.
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let _entered = runtime.enter();
+    let mounts = Mounts::watch()?;
     let mut frames = Frames::default();
     greet(&socket, &mut frames)?;
     let (scope, notices) = Scope::new(MissingHub::new());
@@ -99,6 +106,7 @@ pub fn serve_files(socket: OwnedFd) -> io::Result<()> {
     let serving = Arc::new(Serving {
         socket,
         frames: Mutex::new(frames),
+        mounts,
         sending: Mutex::new(()),
         scope,
         stops: Mutex::default(),
@@ -140,6 +148,7 @@ type Outcome = (Vec<u8>, Option<OwnedFd>);
 struct Serving {
     socket: OwnedFd,
     frames: Mutex<Frames>,
+    mounts: Mounts,
     /// Held while a message is sent.
     sending: Mutex<()>,
     scope: Arc<Scope>,
@@ -149,6 +158,29 @@ struct Serving {
     waiting: AtomicUsize,
     threads: AtomicUsize,
     ended: Sender<io::Result<()>>,
+}
+
+/// The mounts around this process, and whether they are what they were.
+struct Mounts {
+    /// Polled, it tells of changes, but only once.
+    table: File,
+    changed: Mutex<bool>,
+}
+
+impl Mounts {
+    fn watch() -> io::Result<Self> {
+        let table = File::open("/proc/self/mounts")?;
+        Ok(Self { table, changed: Mutex::new(false) })
+    }
+
+    fn have_changed(&self) -> io::Result<bool> {
+        // Held, so that nobody asks between the telling and the noting of it.
+        let mut changed = lock(&self.changed);
+        let mut table = [PollFd::new(&self.table, PollFlags::PRI)];
+        rustix::event::poll(&mut table, Some(&Timespec::default()))?;
+        *changed |= table[0].revents().intersects(PollFlags::PRI | PollFlags::ERR);
+        Ok(*changed)
+    }
 }
 
 /// A call that was read, and how it is stopped.
@@ -186,6 +218,11 @@ impl Serving {
 
     fn work(self: &Arc<Self>) -> io::Result<()> {
         while let Some(call) = self.next_call()? {
+            if self.mounts.have_changed()? {
+                lock(&self.stops).remove(&call.id);
+                self.send(stale(call.id), None)?;
+                continue;
+            }
             let answer = catch_unwind(AssertUnwindSafe(|| self.answer(&call)));
             lock(&self.stops).remove(&call.id);
             if call.stop.load(Ordering::Relaxed) {
@@ -281,6 +318,13 @@ impl Serving {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn stale(id: i64) -> Vec<u8> {
+    let mut text = Vec::new();
+    let error = RpcError { code: STALE, message: "mounts have changed".to_owned() };
+    jsonrpc::encode_error(&mut text, &RequestId::Number(id), &error);
+    text
 }
 
 fn refused(id: &RequestId, error: Error) -> Vec<u8> {

@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Sleep;
 
 use super::channel::{Channel, Message, watch};
-use super::serve::{CANCEL, Cancelled, Hello};
+use super::serve::{CANCEL, Cancelled, Hello, STALE};
 use super::start::{self, Inside};
 use crate::error::Error;
 use crate::limits::{
@@ -121,6 +121,8 @@ struct Running {
     channel: Channel,
     said: Said,
     asked: HashMap<i64, oneshot::Sender<Result<Answer, Failure>>>,
+    /// It is not what it was, and takes no more calls.
+    stale: bool,
     notices: Option<Notifier>,
     /// A notification on its way. Until it is there, no more is taken from the child.
     telling: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -153,6 +155,7 @@ impl Running {
             child,
             said: Said { pipe, newest: Vec::new() },
             asked: HashMap::new(),
+            stale: false,
             notices,
             telling: None,
         };
@@ -204,6 +207,10 @@ impl Running {
                 Event::Broken(error) => Some(error),
                 Event::Closed => Some(io::Error::other("it ended")),
             };
+            if self.stale {
+                // What is in the queue is answered in the same way, and then asked of another.
+                queue.close();
+            }
             if let Some(error) = broken {
                 let asked = std::mem::take(&mut self.asked);
                 let failure = Failure::Gone(self.end(&error.to_string()).await.into());
@@ -268,6 +275,10 @@ impl Running {
                 Rpc::Response { id, result } => {
                     let result = result.as_bytes().to_vec();
                     (id, Ok(Answer { result, descriptor }))
+                }
+                Rpc::Error { id, error } if error.code == STALE => {
+                    self.stale = true;
+                    (id, Err(Failure::Unasked))
                 }
                 Rpc::Error { id, error } => (id, Err(Failure::Answered(error))),
                 Rpc::Notification(_) => {
