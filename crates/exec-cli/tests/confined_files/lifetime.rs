@@ -80,7 +80,11 @@ fn busy_threads(pid: u32) -> usize {
 async fn work_stops_when_its_connection_is_gone() {
     for bench in benches().await {
         let mut peer = bench.connect().await;
-        let search = json!({"path": "file:///usr", "pattern": "no such text anywhere",
+        for number in 0..100 {
+            let text = format!("a line of file {number}\n").repeat(3000);
+            std::fs::write(bench.file(&number.to_string()), text).unwrap();
+        }
+        let search = json!({"path": uri(&bench.workspace()), "pattern": "no such text anywhere",
             "includeHidden": true, "noIgnore": true, "sandbox": bench.read_only()});
         peer.call_ok("fs/search", search.clone()).await.unwrap();
         let begun = Instant::now();
