@@ -12,7 +12,7 @@ pub mod sys;
 
 mod actor;
 mod head_tail;
-mod launch;
+pub mod launch;
 pub mod log;
 pub mod process;
 mod state;

@@ -27,6 +27,7 @@ pub mod listen;
 pub mod server;
 
 mod blocking;
+mod confined;
 mod connection;
 mod discovery;
 mod dispatch;
@@ -43,4 +44,5 @@ mod session;
 mod table;
 
 pub use config::{ConfigError, ExecServerConfig};
+pub use confined::{WORKER_ARGUMENT, serve_files};
 pub use server::Server;
