@@ -109,7 +109,7 @@ async fn ours(containment: &Containment, filter: Option<Filter>) -> Result<Durat
                 terminal: false,
             };
             let launch = builtin::launch(&plan(filter), &command, &Options::default())?;
-            Process::launch(id, spec, launch, limits, containment, watcher).await?
+            Process::launch(id, spec, launch, limits, containment, watcher, Box::new(())).await?
         }
     };
     ensure!(process.wait_closed(Some(Duration::from_secs(10))).await, "did not end");
