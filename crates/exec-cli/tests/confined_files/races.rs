@@ -75,7 +75,7 @@ async fn flood(
 }
 
 fn write(path: &Path, context: &Value, round: usize) -> Value {
-    let atomic = round % 8 == 0;
+    let atomic = round.is_multiple_of(8);
     json!({"path": uri(path), "dataBase64": "eA==", "atomic": atomic, "sandbox": context})
 }
 

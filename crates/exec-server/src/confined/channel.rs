@@ -263,7 +263,7 @@ mod tests {
             Some(OwnedFd::from(file))
         };
         let texts: Vec<(Vec<u8>, bool)> = (0..40)
-            .map(|round: usize| (vec![b'x'; (round * 7919) % 300_000], round % 3 == 0))
+            .map(|round: usize| (vec![b'x'; (round * 7919) % 300_000], round.is_multiple_of(3)))
             .collect();
         for (index, (text, lent)) in texts.iter().enumerate() {
             let descriptor = if *lent { file(&index.to_string()) } else { None };

@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use exec_fs::{FileReader, Links, MissingHub, lend};
@@ -102,7 +102,7 @@ pub fn serve_files(socket: OwnedFd) -> io::Result<()> {
     let mut frames = Frames::default();
     greet(&socket, &mut frames)?;
     let (scope, notices) = Scope::new(MissingHub::new());
-    let (ended, end) = std::sync::mpsc::channel();
+    let (ended, end) = std::sync::mpsc::sync_channel(1);
     let serving = Arc::new(Serving {
         socket,
         frames: Mutex::new(frames),
@@ -157,7 +157,7 @@ struct Serving {
     /// Threads that wait for a call, or for their turn to.
     waiting: AtomicUsize,
     threads: AtomicUsize,
-    ended: Sender<io::Result<()>>,
+    ended: SyncSender<io::Result<()>>,
 }
 
 /// The mounts around this process, and whether they are what they were.
@@ -199,7 +199,7 @@ impl Serving {
             sys::shorten_time_slice().ok();
             let served = self.work();
             // Nobody is there: then the process is ending already.
-            self.ended.send(served).ok();
+            self.ended.try_send(served).ok();
         })?;
         Ok(())
     }
@@ -209,7 +209,7 @@ impl Serving {
         std::thread::Builder::new().name("file notices".to_owned()).spawn(move || {
             while let Some(text) = notices.blocking_recv() {
                 if let Err(error) = self.send(text, None) {
-                    return drop(self.ended.send(Err(error)));
+                    return drop(self.ended.try_send(Err(error)));
                 }
             }
         })?;
