@@ -17,7 +17,7 @@ use exec_sandbox::launch::{Command, Launch};
 use exec_sandbox::linux::builtin;
 use exec_sandbox::linux::bwrap::Places;
 use exec_sandbox::linux::probe::{Engine, Facts as HostFacts, Probe, Verdict, choose};
-use exec_sandbox::linux::seccomp::{self, Nesting, Record};
+use exec_sandbox::linux::seccomp::Nesting;
 use exec_sandbox::plan::Plan;
 use exec_sandbox::policy::{Disk, Facts, Policy};
 
@@ -102,15 +102,7 @@ impl Sandbox {
         let engine = choose(self.config.engine, &facts).map_err(Error::NoEngine)?;
         let nesting =
             if self.config.nested_user_namespaces { Nesting::Allowed } else { Nesting::Refused };
-        let filter = match seccomp::Options::for_plan(plan.filter, nesting, Record::Nothing) {
-            Some(options) => seccomp::program(options).map_err(|_| Error::Internal)?.bytes(),
-            None => &[],
-        };
-        let options = builtin::Options {
-            filter,
-            limits: &[],
-            nested_user_namespaces: self.config.nested_user_namespaces,
-        };
+        let options = builtin::Options { limits: &[], nesting };
         let strings = spec.exec_strings()?;
         let command = Command {
             argv: &strings.argv,
