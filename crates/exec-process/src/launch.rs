@@ -35,7 +35,8 @@ pub(crate) async fn start(
         cwd: c"/",
         stdio: spec.stdio.for_child(),
         containment,
-        limits: spec.limits,
+        limits: &[],
+        group_limits: spec.limits.of_group(containment.controllers()),
         launch: Some(&launch),
     })
     .map_err(|source| confine("make namespaces for it", source))?;
