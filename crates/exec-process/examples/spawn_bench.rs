@@ -121,8 +121,12 @@ fn spawn(argv: &[&str], containment: &Containment) -> Spawned {
         cwd: c"/",
         stdio: ChildStdio::Pipes { stdin: false },
         containment,
+<<<<<<< HEAD
         limits: &[],
             group_limits: Default::default(),
+=======
+        limits: Default::default(),
+>>>>>>> bc33d7ae5b86ded959f10536945cc82ab9eb52b0
         launch: None,
     })
     .expect("the program starts")
