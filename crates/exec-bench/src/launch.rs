@@ -110,7 +110,10 @@ async fn ours(containment: &Containment, filter: Option<Filter>) -> Result<Durat
                 terminal: false,
             };
             let launch = builtin::launch(&plan(filter), &command, &Options::default())?;
-            Process::launch(id, spec, launch, limits, containment, watcher).await?
+            {
+                let keep = Box::new(());
+                Process::launch(id, spec, launch, limits, containment, watcher, keep).await?
+            }
         }
     };
     ensure!(process.wait_closed(Some(Duration::from_secs(10))).await, "did not end");

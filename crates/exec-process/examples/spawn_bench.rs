@@ -121,12 +121,8 @@ fn spawn(argv: &[&str], containment: &Containment) -> Spawned {
         cwd: c"/",
         stdio: ChildStdio::Pipes { stdin: false },
         containment,
-<<<<<<< HEAD
         limits: &[],
-            group_limits: Default::default(),
-=======
-        limits: Default::default(),
->>>>>>> bc33d7ae5b86ded959f10536945cc82ab9eb52b0
+        group_limits: Default::default(),
         launch: None,
     })
     .expect("the program starts")

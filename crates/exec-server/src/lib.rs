@@ -36,6 +36,7 @@ mod fs;
 mod http;
 mod outbox;
 mod process;
+mod process_limits;
 mod reply;
 mod sandbox;
 mod scope;

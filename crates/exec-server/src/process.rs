@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use exec_process::{Limits, Process, Spec, Stdio, env};
+use exec_process::{Process, Spec, Stdio, env};
 use exec_protocol::bytes::Base64Bytes;
 use exec_protocol::id::ProcessId;
 use exec_protocol::methods::{self, NoParams, Notice};
@@ -17,6 +17,7 @@ use crate::blocking::blocking;
 use crate::dispatch::Caller;
 use crate::error::Error;
 use crate::limits::log_limits;
+use crate::process_limits;
 use crate::sandbox::refuse_foreign;
 use crate::scope::encode_notice;
 use crate::session::{Session, SessionWatch};
@@ -60,7 +61,8 @@ async fn launch(caller: &Caller, mut params: StartParams) -> Result<StartResult,
         argv: params.argv,
         arg0: params.arg0,
         cwd,
-        limits: Limits::default(),
+        limits: process_limits::effective(params.limits, caller.server.config.limits)?,
+        tells_usage: params.limits.is_some(),
     };
     let server = &caller.server;
     let claim = Claim::new(caller, &process_id)?;
@@ -97,9 +99,10 @@ async fn confine(
         return Ok((spec, None));
     }
     let sandbox = caller.server.sandbox.clone();
+    let controllers = caller.server.containment.controllers();
     blocking(caller, move |_| {
         let confinement = sandbox.confinement(&context, &sandbox.facts_of(&spec))?;
-        let launch = confinement.map(|it| sandbox.launch(&it.plan, &spec)).transpose()?;
+        let launch = confinement.map(|it| sandbox.launch(&it.plan, &spec, controllers)).transpose()?;
         Ok((spec, launch))
     })
     .await
@@ -211,7 +214,8 @@ pub(crate) async fn read(caller: Caller, params: ReadParams) -> Result<ReadResul
         sandbox_denied: state.exit.is_some_and(|exit| exit.sandbox_denied),
         output_offset: Some(page.output_offset),
         denials: Vec::new(),
-        usage: None,
+        usage: state.exit.and_then(|exit| process_limits::usage(&process, &exit)),
+        limit_reached: state.exit.as_ref().and_then(process_limits::limit_reached),
     })
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use exec_process::Spec;
+use exec_process::limits::{Controllers, Counted};
 use exec_protocol::environment::{SandboxEngine, SandboxInfo};
 use exec_protocol::sandbox::{SandboxContext, WindowsSandboxLevel};
 use exec_sandbox::launch::{Command, Launch};
@@ -96,13 +97,23 @@ impl Sandbox {
         }
     }
 
-    /// Makes a confined command ready to be started.
-    pub(crate) fn launch(&self, plan: &Plan, spec: &Spec) -> Result<Launch, Error> {
+    /// Makes a confined command ready to be started; `controllers` are those its group will have.
+    pub(crate) fn launch(
+        &self,
+        plan: &Plan,
+        spec: &Spec,
+        controllers: Controllers,
+    ) -> Result<Launch, Error> {
         let facts = self.facts();
         let engine = choose(self.config.engine, &facts).map_err(Error::NoEngine)?;
         let nesting =
             if self.config.nested_user_namespaces { Nesting::Allowed } else { Nesting::Refused };
-        let options = builtin::Options { limits: &[], nesting };
+        let counted = match (&plan.view, engine) {
+            (Some(_), Engine::Builtin | Engine::Bwrap) => Counted::in_own_namespace(),
+            (Some(_), Engine::LandlockOnly) | (None, _) => Counted::User,
+        };
+        let limits = spec.limits.of_each(controllers, counted).map_err(exec_process::Error::Limit)?;
+        let options = builtin::Options { limits: &limits, nesting };
         let strings = spec.exec_strings()?;
         let command = Command {
             argv: &strings.argv,
