@@ -167,10 +167,7 @@ mod tests {
         let cpu = (libc::RLIMIT_CPU, 1, 2);
         let memory = (libc::RLIMIT_DATA, 1 << 20, 1 << 20);
         let processes = (libc::RLIMIT_NPROC, 5, 5);
-        assert_eq!(
-            limits.of_each(NONE, Counted::OwnNamespace),
-            Ok(vec![memory, processes, cpu])
-        );
+        assert_eq!(limits.of_each(NONE, Counted::OwnNamespace), Ok(vec![memory, processes, cpu]));
         assert!(limits.of_group(NONE).is_empty());
         for counted in [Counted::OwnNamespace, Counted::User] {
             assert_eq!(limits.of_each(ALL, counted), Ok(vec![cpu]));

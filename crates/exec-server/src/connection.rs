@@ -23,11 +23,11 @@ use exec_transport::Connection;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep};
 
-use crate::process_limits;
 use crate::limits::{
     ANSWERS_HIGH_WATER, FLUSH_BYTES, KEEPALIVE, OUTPUT_HIGH_WATER, READ_AHEAD_BYTES, SILENCE_MAX,
 };
 use crate::outbox::Outgoing;
+use crate::process_limits;
 use crate::reply::{self, Piece, Pieces, Reply};
 use crate::scope::Scope;
 use crate::server::Server;

@@ -44,4 +44,5 @@ mod session;
 mod table;
 
 pub use config::{ConfigError, ExecServerConfig};
+pub use sandbox::Confinement;
 pub use server::Server;

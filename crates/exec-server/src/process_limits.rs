@@ -54,7 +54,8 @@ mod tests {
 
     #[test]
     fn the_operators_limit_is_default_and_bound() {
-        let own = Limits { processes: Some(100), cpu: Some(Duration::from_secs(9)), ..Limits::default() };
+        let own =
+            Limits { processes: Some(100), cpu: Some(Duration::from_secs(9)), ..Limits::default() };
         assert_eq!(effective(None, own).unwrap(), own);
         let asked = |pids, cpu_seconds| {
             let asked = ProcessLimits { pids, cpu_seconds, ..ProcessLimits::default() };

@@ -38,9 +38,11 @@ pub(crate) struct Sandbox {
 
 /// A policy and its plan: what would be enforced.
 #[derive(Debug)]
-pub(crate) struct Confinement {
-    pub(crate) policy: Policy,
-    pub(crate) plan: Plan,
+pub struct Confinement {
+    /// What is allowed.
+    pub policy: Policy,
+    /// How that is made true.
+    pub plan: Plan,
 }
 
 impl Sandbox {
@@ -53,6 +55,22 @@ impl Sandbox {
     /// What the host can do; the first to ask waits for it to be tried.
     pub(crate) fn facts(&self) -> HostFacts {
         self.probe.facts()
+    }
+
+    /// The engine that confines, or why there is none and what to do about it.
+    pub(crate) fn engine(&self) -> Result<Engine, String> {
+        choose(self.config.engine, &self.facts())
+    }
+
+    /// What the operator should hear when the server starts.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.facts().warnings();
+        if let Err(reason) = self.engine() {
+            // A reason for one engine only does not say what follows from it.
+            let what = "Requests for a sandbox will be refused:";
+            warnings.push(format!("{what} {reason}"));
+        }
+        warnings
     }
 
     /// The same in words.
@@ -112,7 +130,8 @@ impl Sandbox {
             (Some(_), Engine::Builtin | Engine::Bwrap) => Counted::in_own_namespace(),
             (Some(_), Engine::LandlockOnly) | (None, _) => Counted::User,
         };
-        let limits = spec.limits.of_each(controllers, counted).map_err(exec_process::Error::Limit)?;
+        let limits =
+            spec.limits.of_each(controllers, counted).map_err(exec_process::Error::Limit)?;
         let options = builtin::Options { limits: &limits, nesting };
         let strings = spec.exec_strings()?;
         let command = Command {

@@ -6,6 +6,9 @@ use exec_fs::MissingHub;
 use exec_http::HttpClient;
 use exec_process::sys::Containment;
 use exec_protocol::environment::EnvironmentInfo;
+use exec_protocol::jsonrpc::RpcError;
+use exec_protocol::process::StartParams;
+use exec_sandbox::linux::probe::Engine;
 use exec_transport::Connection;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
@@ -15,7 +18,8 @@ use crate::connection;
 use crate::environment;
 use crate::error::Error;
 use crate::limits::{FILE_CALLS_MAX, SESSIONS_MAX};
-use crate::sandbox::Sandbox;
+use crate::process;
+use crate::sandbox::{Confinement, Sandbox};
 use crate::session::{Session, Sessions};
 
 /// An executor. Connections are handed to it with [`Server::serve_connection`]; when it is dropped
@@ -91,6 +95,27 @@ impl Server {
         let sandbox = self.sandbox.clone();
         let described = tokio::task::spawn_blocking(move || sandbox.describe()).await;
         EnvironmentInfo { sandbox: described.ok(), ..self.environment.clone() }
+    }
+
+    /// What would be enforced for such a start, if anything. Looks at the disk, starts nothing.
+    pub fn confinement(&self, params: StartParams) -> Result<Option<Confinement>, RpcError> {
+        process::confinement(self, params).map_err(|error| RpcError::from(&error))
+    }
+
+    /// The engine that confines commands here, or why there is none. The first call tries what works,
+    /// which takes a moment.
+    pub fn sandbox_engine(&self) -> Result<Engine, String> {
+        self.sandbox.engine()
+    }
+
+    /// Tells the operator what is wrong with the sandbox, in the log. Delays nobody.
+    pub(crate) fn warn_of_sandbox(&self) {
+        let sandbox = self.sandbox.clone();
+        tokio::task::spawn_blocking(move || {
+            for warning in sandbox.warnings() {
+                tracing::warn!("{warning}");
+            }
+        });
     }
 
     pub(crate) fn stopped(&self) -> watch::Receiver<bool> {
