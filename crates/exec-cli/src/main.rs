@@ -9,6 +9,7 @@ mod drive;
 mod exit;
 mod files;
 mod harden;
+mod rules;
 mod run;
 mod sandbox;
 mod serve;
@@ -56,6 +57,7 @@ async fn perform(cli: Cli) -> anyhow::Result<Outcome> {
         Some(Command::Kill(args)) => session::kill(args).await,
         Some(Command::Doctor(args)) => doctor::doctor(&args),
         Some(Command::Files(command)) => files::perform(command).await,
+        Some(Command::Rules(args)) => rules::rules(args),
     }
 }
 

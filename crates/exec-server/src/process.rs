@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use exec_process::{Process, Spec, Stdio, env};
+use exec_process::{Keep, Process, Spec, Stdio, env};
 use exec_protocol::bytes::Base64Bytes;
 use exec_protocol::id::ProcessId;
 use exec_protocol::methods::{self, NoParams, Notice};
@@ -65,8 +65,7 @@ async fn launch(caller: &Caller, mut params: StartParams) -> Result<StartResult,
     };
     let id = process_id.clone();
     let process = match launch {
-        Some(launch) => {
-            let keep = Box::new(());
+        Some((launch, keep)) => {
             Process::launch(id, spec, launch, limits, &server.containment, watcher, keep).await?
         }
         None => Process::start(id, spec, limits, &server.containment, watcher)?,
@@ -111,17 +110,14 @@ async fn confine(
     caller: &Caller,
     context: SandboxContext,
     spec: Spec,
-) -> Result<(Spec, Option<Launch>), Error> {
+) -> Result<(Spec, Option<(Launch, Keep)>), Error> {
     if !context.restricts() {
         return Ok((spec, None));
     }
     let sandbox = caller.server.sandbox.clone();
-    let controllers = caller.server.containment.controllers();
     blocking(caller, move |_| {
-        let confinement = sandbox.confinement(&context, &sandbox.facts_of(&spec))?;
-        let launch =
-            confinement.map(|it| sandbox.launch(&it.plan, &spec, controllers)).transpose()?;
-        Ok((spec, launch))
+        let ready = sandbox.ready(&context, &spec)?;
+        Ok((spec, ready.map(|(launch, held)| (launch, Box::new(held) as Keep))))
     })
     .await
 }

@@ -57,7 +57,7 @@ impl Server {
         let environment = environment::describe(containment.mechanism());
         let home = environment.user_home_dir.as_ref().and_then(|home| home.to_native().ok());
         Arc::new(Self {
-            sandbox: Sandbox::new(config.sandbox.clone(), home),
+            sandbox: Sandbox::new(config.sandbox.clone(), home, containment.controllers()),
             config,
             environment,
             containment,
