@@ -115,6 +115,9 @@ impl Server {
             for warning in sandbox.warnings() {
                 tracing::warn!("{warning}");
             }
+            if let Ok(engine) = sandbox.engine() {
+                tracing::debug!(engine = engine.as_str(), "commands are confined");
+            }
         });
     }
 
