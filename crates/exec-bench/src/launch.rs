@@ -89,6 +89,7 @@ async fn ours(containment: &Containment, filter: Option<Filter>) -> Result<Durat
         env: [("PATH", "/bin")].map(|(name, value)| (OsString::from(name), value.into())).into(),
         stdio: Stdio::Pipes { stdin: false },
         limits: Limits::default(),
+        tells_usage: false,
     };
     let limits = LogLimits {
         retained_bytes_max: 1 << 20,

@@ -8,8 +8,10 @@ mod doctor;
 mod drive;
 mod exit;
 mod files;
+mod harden;
 mod rules;
 mod run;
+mod sandbox;
 mod serve;
 mod session;
 mod terminal;
@@ -30,6 +32,9 @@ fn main() -> ExitCode {
     }
     let cli = Cli::parse();
     log_to_stderr();
+    if matches!(cli.command, None | Some(Command::Serve(_))) {
+        harden::harden();
+    }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return exit::failed(&anyhow::Error::new(error).context("cannot start")),
@@ -49,6 +54,7 @@ async fn perform(cli: Cli) -> anyhow::Result<Outcome> {
         None => serve::serve(cli.serve).await,
         Some(Command::Serve(args)) => serve::serve(args).await,
         Some(Command::Run(args)) => run::run(args).await,
+        Some(Command::Sandbox(args)) => sandbox::sandbox(args).await,
         Some(Command::Shell(args)) => run::shell(args).await,
         Some(Command::Ps(args)) => session::ps(args).await,
         Some(Command::Logs(args)) => session::logs(args).await,

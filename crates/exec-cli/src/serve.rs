@@ -48,6 +48,8 @@ fn configure(args: &ServeArgs) -> anyhow::Result<ExecServerConfig> {
     if let Some(count) = args.max_processes_per_connection {
         config.processes_max = usize::try_from(count).unwrap_or(usize::MAX);
     }
+    args.sandbox.apply(&mut config);
+    args.limits.apply(&mut config);
     Ok(config)
 }
 

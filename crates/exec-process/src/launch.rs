@@ -36,7 +36,8 @@ pub async fn start(
         cwd: c"/",
         stdio,
         containment,
-        limits,
+        limits: &[],
+        group_limits: limits.of_group(containment.controllers()),
         launch: Some(&launch),
     })
     .map_err(|source| confine("make namespaces for it", source))?;

@@ -11,6 +11,7 @@ pub mod spec;
 pub mod sys;
 
 mod actor;
+mod deadline;
 mod head_tail;
 pub mod launch;
 pub mod log;

@@ -29,6 +29,8 @@ pub struct Spec {
     pub stdio: Stdio,
     /// What it may use.
     pub limits: Limits,
+    /// Whether somebody asked what it used.
+    pub tells_usage: bool,
 }
 
 /// What a child's descriptors 0 to 2 are.
@@ -122,6 +124,7 @@ mod tests {
             env: path.map(|path| ("PATH".into(), path.into())).into_iter().collect(),
             stdio: Stdio::Pipes { stdin: false },
             limits: Limits::default(),
+            tells_usage: false,
         }
     }
 

@@ -21,6 +21,8 @@ pub(crate) struct State {
     /// The child has been waited for: its number may belong to somebody else.
     pub(crate) reaped: bool,
     pub(crate) write_ids: WriteIds,
+    /// Its time was up before its exit.
+    pub(crate) deadline_passed: bool,
     /// Of a confined command only.
     pub(crate) confined: Option<Confined>,
 }

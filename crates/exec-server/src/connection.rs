@@ -27,6 +27,7 @@ use crate::limits::{
     ANSWERS_HIGH_WATER, FLUSH_BYTES, KEEPALIVE, OUTPUT_HIGH_WATER, READ_AHEAD_BYTES, SILENCE_MAX,
 };
 use crate::outbox::Outgoing;
+use crate::process_limits;
 use crate::reply::{self, Piece, Pieces, Reply};
 use crate::scope::Scope;
 use crate::server::Server;
@@ -430,7 +431,8 @@ fn send_event(
                 exit_code: exit.code,
                 sandbox_denied: Some(exit.sandbox_denied),
                 denials: Vec::new(),
-                usage: None,
+                usage: process_limits::usage(process, exit),
+                limit_reached: process_limits::limit_reached(exit),
             };
             encode_notification(&mut text, methods::ProcessExited::NAME, &params)
         }

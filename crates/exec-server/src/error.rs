@@ -62,6 +62,8 @@ pub(crate) enum Error {
     NoTerminal(ProcessId),
     #[error("process {0} has a terminal; write 0x04 to end its input")]
     TerminalHasNoEof(ProcessId),
+    #[error("limit `{0}` must be at least 1")]
+    ZeroLimit(&'static str),
     #[error("terminal size must be at least 1 by 1")]
     NoSize,
     #[error(transparent)]
@@ -94,6 +96,8 @@ impl From<&Error> for RpcError {
             | Error::NoManagedNetwork
             | Error::NoMxc
             | Error::CannotProxy
+            | Error::ZeroLimit(_)
+            | Error::Process(exec_process::Error::Limit(_))
             | Error::NoSize => code::INVALID_PARAMS,
             Error::NotInitialized(_)
             | Error::NotConfirmed(_)

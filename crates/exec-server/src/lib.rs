@@ -37,6 +37,7 @@ mod fs;
 mod http;
 mod outbox;
 mod process;
+mod process_limits;
 mod reply;
 mod sandbox;
 mod scope;
@@ -45,4 +46,5 @@ mod table;
 
 pub use config::{ConfigError, ExecServerConfig};
 pub use confined::{WORKER_ARGUMENT, serve_files};
+pub use sandbox::Confinement;
 pub use server::Server;

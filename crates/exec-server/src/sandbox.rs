@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use exec_process::Spec;
-use exec_process::limits::Counted;
+use exec_process::limits::{Controllers, Counted};
 use exec_protocol::environment::{SandboxEngine, SandboxInfo};
 use exec_protocol::sandbox::{SandboxContext, WindowsSandboxLevel};
 use exec_sandbox::launch::{Command, Failure, Launch};
@@ -38,6 +38,8 @@ pub(crate) struct Sandbox {
     config: SandboxConfig,
     probe: Probe,
     home: Option<PathBuf>,
+    /// What the cgroups of commands can limit.
+    controllers: Controllers,
     /// The server's own directory: journals of placeholders, the file that masks others.
     state: PathBuf,
     registry: OnceLock<Result<Registry, String>>,
@@ -49,24 +51,46 @@ const PLANS_MAX: usize = 5;
 
 /// A policy and its plan: what would be enforced.
 #[derive(Debug)]
-pub(crate) struct Confinement {
-    pub(crate) policy: Policy,
-    pub(crate) plan: Plan,
+pub struct Confinement {
+    /// What is allowed.
+    pub policy: Policy,
+    /// How that is made true.
+    pub plan: Plan,
 }
 
 impl Sandbox {
-    pub(crate) fn new(config: SandboxConfig, home: Option<PathBuf>) -> Arc<Self> {
+    pub(crate) fn new(
+        config: SandboxConfig,
+        home: Option<PathBuf>,
+        controllers: Controllers,
+    ) -> Arc<Self> {
         let places =
             Places { operator: config.bwrap.clone(), server: std::env::current_exe().ok() };
         let state = state_directory(home.as_deref());
         let probe = Probe::new(places);
         let (registry, tools) = (OnceLock::new(), OnceLock::new());
-        Arc::new(Self { config, probe, home, state, registry, tools })
+        Arc::new(Self { config, probe, home, controllers, state, registry, tools })
     }
 
     /// What the host can do; the first to ask waits for it to be tried.
     pub(crate) fn facts(&self) -> HostFacts {
         self.probe.facts()
+    }
+
+    /// The engine that confines, or why there is none and what to do about it.
+    pub(crate) fn engine(&self) -> Result<Engine, String> {
+        choose(self.config.engine, &self.facts())
+    }
+
+    /// What the operator should hear when the server starts.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.facts().warnings();
+        if let Err(reason) = self.engine() {
+            // A reason for one engine only does not say what follows from it.
+            let what = "Requests for a sandbox will be refused:";
+            warnings.push(format!("{what} {reason}"));
+        }
+        warnings
     }
 
     /// The same in words.
@@ -126,7 +150,7 @@ impl Sandbox {
             let Some(Confinement { policy, mut plan }) = self.confinement(context, &facts)? else {
                 return Ok(None);
             };
-            if self.engine()? == Engine::LandlockOnly {
+            if self.engine().map_err(Error::NoEngine)? == Engine::LandlockOnly {
                 return Ok(Some((self.landlock_only(&policy, &plan, spec)?, None)));
             }
             let Some(view) = plan.view.take() else {
@@ -152,10 +176,6 @@ impl Sandbox {
         self.registry.get_or_init(open).as_ref().map_err(|error| Error::Unprotected(error.clone()))
     }
 
-    fn engine(&self) -> Result<Engine, Error> {
-        choose(self.config.engine, &self.facts()).map_err(Error::NoEngine)
-    }
-
     fn landlock_only(&self, policy: &Policy, plan: &Plan, spec: &Spec) -> Result<Launch, Error> {
         let writable = plan.view.as_ref().map(|view| view.writable.clone()).unwrap_or_default();
         let carve_outs: Vec<PathBuf> = policy
@@ -173,7 +193,7 @@ impl Sandbox {
         };
         let ruleset = landlock::alone(landlock::abi(), &wanted)
             .map_err(|error| Error::NoEngine(error.to_string()))?;
-        self.command(spec, |command, options| {
+        self.command(spec, Counted::User, |command, options| {
             landlock_only::launch(&ruleset, plan, command, options)
         })
     }
@@ -192,13 +212,21 @@ impl Sandbox {
 
     /// Makes a confined command ready to be started.
     pub(crate) fn launch(&self, plan: &Plan, spec: &Spec) -> Result<Launch, Error> {
-        match self.engine()? {
+        let counted = match plan.view {
+            Some(_) => Counted::in_own_namespace(),
+            None => Counted::User,
+        };
+        match self.engine().map_err(Error::NoEngine)? {
             Engine::Builtin | Engine::LandlockOnly => {
-                self.command(spec, |command, options| builtin::launch(plan, command, options))
+                self.command(spec, counted, |command, options| {
+                    builtin::launch(plan, command, options)
+                })
             }
             Engine::Bwrap => {
                 let tools = self.tools()?;
-                self.command(spec, |command, options| bwrap::launch(tools, plan, command, options))
+                self.command(spec, counted, |command, options| {
+                    bwrap::launch(tools, plan, command, options)
+                })
             }
         }
     }
@@ -214,11 +242,13 @@ impl Sandbox {
     fn command(
         &self,
         spec: &Spec,
+        counted: Counted,
         launch: impl FnOnce(&Command<'_>, &builtin::Options<'_>) -> Result<Launch, Failure>,
     ) -> Result<Launch, Error> {
         let nesting =
             if self.config.nested_user_namespaces { Nesting::Allowed } else { Nesting::Refused };
-        let limits = spec.limits.as_resource_limits(Counted::OwnNamespace);
+        let limits = spec.limits.of_each(self.controllers, counted);
+        let limits = limits.map_err(exec_process::Error::Limit)?;
         let options = builtin::Options { limits: &limits, nesting };
         let strings = spec.exec_strings()?;
         let command = Command {

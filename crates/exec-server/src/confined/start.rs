@@ -126,6 +126,7 @@ pub(super) async fn start(server: &Server, inside: &Inside) -> Result<Spawned, E
         env: Environment::new(),
         stdio: Stdio::Pipes { stdin: true },
         limits: Limits::default(),
+        tells_usage: false,
     };
     let (sandbox, plan) = (server.sandbox.clone(), inside.plan.clone());
     let launch = tokio::task::spawn_blocking(move || sandbox.launch(&plan, &spec)).await;
