@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Files(FileCommand),
     /// Tell what this machine can do, and what it lacks.
     Doctor(DoctorArgs),
+    /// Judge commands by rules files, and test, explain and format such files.
+    Rules(crate::rules::RulesArgs),
 }
 
 #[derive(Debug, Args)]

@@ -8,6 +8,7 @@ mod doctor;
 mod drive;
 mod exit;
 mod files;
+mod rules;
 mod run;
 mod serve;
 mod session;
@@ -54,6 +55,7 @@ async fn perform(cli: Cli) -> anyhow::Result<Outcome> {
         Some(Command::Kill(args)) => session::kill(args).await,
         Some(Command::Doctor(args)) => doctor::doctor(&args),
         Some(Command::Files(command)) => files::perform(command).await,
+        Some(Command::Rules(args)) => rules::rules(args),
     }
 }
 

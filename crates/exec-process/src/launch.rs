@@ -11,7 +11,8 @@ use tokio::io::Interest;
 
 use crate::actor;
 use crate::error::Error;
-use crate::sys::{self, ChildStdio, Containment, ExitStatus, Spawned};
+use crate::spec::Spec;
+use crate::sys::{self, Containment, ExitStatus, Spawned};
 
 /// How long setting up may take. It is a matter of milliseconds, unless a file system hangs.
 const SET_UP_TIME_MAX: Duration = Duration::from_secs(10);
@@ -20,7 +21,7 @@ const SET_UP_TIME_MAX: Duration = Duration::from_secs(10);
 /// through another process, that one.
 pub async fn start(
     launch: Launch,
-    stdio: ChildStdio,
+    spec: &Spec,
     containment: &Containment,
 ) -> Result<(Spawned, Option<OwnedFd>), Error> {
     let program = match &launch.program {
@@ -32,14 +33,16 @@ pub async fn start(
         program,
         env: &[],
         cwd: c"/",
-        stdio,
+        stdio: spec.stdio.for_child(),
         containment,
+        limits: spec.limits,
         launch: Some(&launch),
     })
     .map_err(|source| confine("make namespaces for it", source))?;
     let child = Unfinished(Some(spawned));
     // The descriptors that only the child should have are closed here, or its end would go unnoticed.
-    let Launch { status, signals, .. } = launch;
+    let Launch { status, signals, descriptors, .. } = launch;
+    drop(descriptors);
     match watch(status, signals).await {
         Ok(passes_on) => match child.finished() {
             Some(spawned) => Ok((spawned, passes_on)),
@@ -59,13 +62,13 @@ async fn watch(mut status: StatusChannel, signals: SignalTarget) -> Result<Optio
     match signals {
         SignalTarget::Group => Ok(None),
         SignalTarget::Reporter => {
-            let reporter = sys::open_pidfd(reporter).map_err(failed)?;
+            let reporter = match sys::open_pidfd(reporter) {
+                // The command has ended already, and with it whoever spoke for it.
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
+                opened => opened.map_err(failed)?,
+            };
             // While it holds its end of the channel, its number cannot be anybody else's.
-            if status.is_closed() {
-                Err(failed(io::ErrorKind::BrokenPipe.into()))
-            } else {
-                Ok(Some(reporter))
-            }
+            Ok((!status.is_closed()).then_some(reporter))
         }
     }
 }

@@ -7,7 +7,7 @@
 use core::ffi::CStr;
 
 /// The first bytes of a program. The last digit is the version of the format.
-pub const MAGIC: [u8; 8] = *b"inner\0\01";
+pub const MAGIC: [u8; 8] = *b"inner-01";
 
 /// A program is no longer than this: arguments and environment of a command fit many times over.
 pub const PROGRAM_BYTES_MAX: usize = 32 << 20;
@@ -64,8 +64,8 @@ pub enum Step<'a> {
     DropCapabilities,
     /// Set-uid programs and file capabilities give nothing any more.
     NoNewPrivileges,
-    /// Begins a Landlock ruleset that handles these rights and scopes.
-    Landlock { file_rights: u64, scopes: u64 },
+    /// Begins a Landlock ruleset that handles these rights, on files and on ports, and scopes.
+    Landlock { file_rights: u64, port_rights: u64, scopes: u64 },
     /// Allows rights below a path; one that does not exist is passed over.
     LandlockAllow { path: &'a CStr, rights: u64 },
     /// Allows rights on what a descriptor stands for, if the kernel takes it.
@@ -274,7 +274,11 @@ impl<'a> Reader<'a> {
             16 => Step::Limit { resource: self.u32()?, soft: self.u64()?, hard: self.u64()? },
             17 => Step::DropCapabilities,
             18 => Step::NoNewPrivileges,
-            19 => Step::Landlock { file_rights: self.u64()?, scopes: self.u64()? },
+            19 => Step::Landlock {
+                file_rights: self.u64()?,
+                port_rights: self.u64()?,
+                scopes: self.u64()?,
+            },
             20 => Step::LandlockAllow { path: self.path()?, rights: self.u64()? },
             21 => Step::LandlockAllowDescriptor { descriptor: self.u32()?, rights: self.u64()? },
             22 => Step::LandlockEnforce,
@@ -340,7 +344,9 @@ impl Step<'_> {
             Step::Limit { resource, soft, hard } => writer.u8(16).u32(resource).u64(soft).u64(hard),
             Step::DropCapabilities => writer.u8(17),
             Step::NoNewPrivileges => writer.u8(18),
-            Step::Landlock { file_rights, scopes } => writer.u8(19).u64(file_rights).u64(scopes),
+            Step::Landlock { file_rights, port_rights, scopes } => {
+                writer.u8(19).u64(file_rights).u64(port_rights).u64(scopes)
+            }
             Step::LandlockAllow { path, rights } => writer.u8(20).text(path).u64(rights),
             Step::LandlockAllowDescriptor { descriptor, rights } => {
                 writer.u8(21).u32(descriptor).u64(rights)

@@ -107,10 +107,10 @@ pub fn no_new_privileges() -> Result<()> {
 }
 
 /// Begins a Landlock ruleset.
-pub fn ruleset(file_rights: u64, scopes: u64) -> Result<Fd> {
-    // Rights on files, rights on ports, scopes. An older kernel takes less, if the rest is zero.
-    let wanted = [file_rights, 0, scopes];
-    let size = if scopes == 0 { size_of::<u64>() } else { size_of_val(&wanted) };
+pub fn ruleset(file_rights: u64, port_rights: u64, scopes: u64) -> Result<Fd> {
+    // An older kernel takes a longer structure, if what it does not know is zero.
+    let wanted = [file_rights, port_rights, scopes];
+    let size = size_of_val(&wanted);
     let args = [(&raw const wanted).addr(), size, 0, 0, 0, 0];
     // SAFETY: the call reads as much as it is told.
     let made = unsafe { sys::call(nr_new::LANDLOCK_CREATE_RULESET, args) };

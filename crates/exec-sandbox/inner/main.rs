@@ -121,13 +121,17 @@ impl State {
             Step::MaskFile { path, witness } => self.view()?.mask_file(path, witness),
             Step::Processes => self.view()?.processes(),
             Step::SealRoot => self.view()?.seal_root(),
-            Step::Witness { path, object } => self.view()?.witness(path, object),
+            Step::Witness { path, object } => match &self.view {
+                Some(view) => view.witness(path, object),
+                // Somebody else has made the view, and this is it.
+                None => mounts::witness(path, object),
+            },
             Step::Enter => self.view.take().ok_or(sys::EINVAL).at(Deed::Other)?.enter(),
             Step::Limit { resource, soft, hard } => lock::limit(resource, soft, hard),
             Step::DropCapabilities => lock::drop_capabilities(),
             Step::NoNewPrivileges => lock::no_new_privileges(),
-            Step::Landlock { file_rights, scopes } => {
-                self.ruleset = Some(lock::ruleset(file_rights, scopes)?);
+            Step::Landlock { file_rights, port_rights, scopes } => {
+                self.ruleset = Some(lock::ruleset(file_rights, port_rights, scopes)?);
                 Ok(())
             }
             Step::LandlockAllow { path, rights } => lock::allow_path(self.ruleset()?, path, rights),

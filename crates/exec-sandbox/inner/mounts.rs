@@ -101,6 +101,12 @@ pub fn make_private() -> Result<()> {
         .at(Deed::Other)
 }
 
+/// Refuses to go on if what is at the path here is not the object that the server looked at.
+pub fn witness(path: &CStr, object: Object) -> Result<()> {
+    let found = sys::open_plain(sys::AT_FDCWD, path, 0).at(Deed::Source)?;
+    compare(&found, Some(object))
+}
+
 /// Refuses an object that is not the one the server looked at.
 pub fn compare(found: &Fd, expected: Option<Object>) -> Result<()> {
     let Some(expected) = expected else { return Ok(()) };

@@ -66,8 +66,11 @@ pub fn start(command: &Command<'_>) -> ! {
         0 => {}
         errno => not_executed(errno),
     }
-    // The command's streams end when the command closes them, so they must not be open here.
-    let _ = sys::plain(nr_new::CLOSE_RANGE, [0, 2, 0, 0, 0, 0]);
+    // The command's streams end when the command closes them, so they must not be open here. Of all
+    // descriptors only the status channel is kept.
+    let status = STATUS_FD as usize;
+    let _ = sys::plain(nr_new::CLOSE_RANGE, [0, status - 1, 0, 0, 0, 0]);
+    let _ = sys::plain(nr_new::CLOSE_RANGE, [status + 1, u32::MAX as usize, 0, 0, 0, 0]);
     if sys::write(STATUS_FD as usize, &Status::Ready.encode()).is_err() {
         // Nobody is there to answer for it any more.
         sys::exit(1);

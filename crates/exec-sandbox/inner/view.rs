@@ -194,7 +194,10 @@ impl View {
         let here = c".";
         // The old root ends up on top of the new one, where the directory we are in can name it.
         sys::with_text(nr::PIVOT_ROOT, here, |here| [here, here, 0, 0, 0, 0]).at(Deed::Pivot)?;
-        sys::with_text(nr::UMOUNT2, here, |here| [here, DETACH, 0, 0, 0, 0]).at(Deed::Pivot)?;
+        // First the base, which covers the old root, then that.
+        for _ in 0..2 {
+            sys::with_text(nr::UMOUNT2, here, |here| [here, DETACH, 0, 0, 0, 0]).at(Deed::Pivot)?;
+        }
         sys::with_text(nr::CHDIR, c"/", |root| [root, 0, 0, 0, 0, 0]).map(drop).at(Deed::Pivot)
     }
 

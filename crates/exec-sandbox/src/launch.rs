@@ -141,10 +141,12 @@ mod channel {
         pub fn receive(&mut self) -> Outcome {
             loop {
                 match self.receive_once() {
-                    Ok(Some((message, reporter))) => match self.interpret(&message, reporter) {
-                        Outcome::Pending => {}
-                        outcome => return outcome,
-                    },
+                    Ok(Some((message, reporter))) => {
+                        let outcome = self.interpret(&message, reporter);
+                        if !matches!(outcome, Outcome::Pending) {
+                            return outcome;
+                        }
+                    }
                     Ok(None) => return self.closed(),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         return Outcome::Pending;

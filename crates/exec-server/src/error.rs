@@ -42,6 +42,8 @@ pub(crate) enum Error {
     NoEngine(String),
     #[error("sandbox intent cannot be enforced on this executor: it has no managed network")]
     NoManagedNetwork,
+    #[error("cannot confine the command: {0}")]
+    Unprotected(String),
     #[error(transparent)]
     Refused(#[from] exec_sandbox::policy::Refusal),
     #[error("native MXC is unavailable on this executor")]
@@ -122,9 +124,11 @@ impl From<&Error> for RpcError {
                 exec_environment::ErrorKind::Request => code::INVALID_REQUEST,
                 exec_environment::ErrorKind::Failed => code::INTERNAL,
             },
-            Error::Process(_) | Error::Worker(_) | Error::AnswerTooLarge | Error::Internal => {
-                code::INTERNAL
-            }
+            Error::Process(_)
+            | Error::Unprotected(_)
+            | Error::Worker(_)
+            | Error::AnswerTooLarge
+            | Error::Internal => code::INTERNAL,
         };
         RpcError { code, message: error.to_string() }
     }

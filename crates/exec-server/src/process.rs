@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use exec_process::{Process, Spec, Stdio, env};
+use exec_process::{Keep, Limits, Process, Spec, Stdio, env};
 use exec_protocol::bytes::Base64Bytes;
 use exec_protocol::id::ProcessId;
 use exec_protocol::methods::{self, NoParams, Notice};
@@ -60,6 +60,7 @@ async fn launch(caller: &Caller, mut params: StartParams) -> Result<StartResult,
         argv: params.argv,
         arg0: params.arg0,
         cwd,
+        limits: Limits::default(),
     };
     let server = &caller.server;
     let claim = Claim::new(caller, &process_id)?;
@@ -75,8 +76,7 @@ async fn launch(caller: &Caller, mut params: StartParams) -> Result<StartResult,
     };
     let id = process_id.clone();
     let process = match launch {
-        Some(launch) => {
-            let keep = Box::new(());
+        Some((launch, keep)) => {
             Process::launch(id, spec, launch, limits, &server.containment, watcher, keep).await?
         }
         None => Process::start(id, spec, limits, &server.containment, watcher)?,
@@ -91,15 +91,14 @@ async fn confine(
     caller: &Caller,
     context: SandboxContext,
     spec: Spec,
-) -> Result<(Spec, Option<Launch>), Error> {
+) -> Result<(Spec, Option<(Launch, Keep)>), Error> {
     if !context.restricts() {
         return Ok((spec, None));
     }
     let sandbox = caller.server.sandbox.clone();
     blocking(caller, move |_| {
-        let confinement = sandbox.confinement(&context, &sandbox.facts_of(&spec))?;
-        let launch = confinement.map(|it| sandbox.launch(&it.plan, &spec)).transpose()?;
-        Ok((spec, launch))
+        let ready = sandbox.ready(&context, &spec)?;
+        Ok((spec, ready.map(|(launch, held)| (launch, Box::new(held) as Keep))))
     })
     .await
 }

@@ -6,20 +6,25 @@
 //!
 //! Everything that can fail does so here, before anything runs.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use exec_process::Spec;
+use exec_process::limits::Counted;
 use exec_protocol::environment::{SandboxEngine, SandboxInfo};
 use exec_protocol::sandbox::{SandboxContext, WindowsSandboxLevel};
-use exec_sandbox::launch::{Command, Launch};
-use exec_sandbox::linux::builtin;
-use exec_sandbox::linux::bwrap::Places;
+use exec_sandbox::launch::{Command, Failure, Launch};
+use exec_sandbox::linux::bwrap::{self, Places, Tools};
+use exec_sandbox::linux::landlock::{self, Wanted};
+use exec_sandbox::linux::placeholders::{Held, HoldError, Registry};
 use exec_sandbox::linux::probe::{Engine, Facts as HostFacts, Probe, Verdict, choose};
-use exec_sandbox::linux::seccomp::{self, Nesting, Record};
+use exec_sandbox::linux::seccomp::Nesting;
+use exec_sandbox::linux::{builtin, landlock_only};
 use exec_sandbox::plan::Plan;
-use exec_sandbox::policy::{Disk, Facts, Policy, Remembered};
+use exec_sandbox::policy::{Access, Disk, Facts, Host, Kind, Object, Policy, Remembered};
 
 use crate::config::SandboxConfig;
 use crate::error::Error;
@@ -33,7 +38,14 @@ pub(crate) struct Sandbox {
     config: SandboxConfig,
     probe: Probe,
     home: Option<PathBuf>,
+    /// The server's own directory: journals of placeholders, the file that masks others.
+    state: PathBuf,
+    registry: OnceLock<Result<Registry, String>>,
+    tools: OnceLock<Result<Tools, String>>,
 }
+
+/// How often the disk may change under a plan before nothing runs.
+const PLANS_MAX: usize = 5;
 
 /// A policy and its plan: what would be enforced.
 #[derive(Debug)]
@@ -46,7 +58,10 @@ impl Sandbox {
     pub(crate) fn new(config: SandboxConfig, home: Option<PathBuf>) -> Arc<Self> {
         let places =
             Places { operator: config.bwrap.clone(), server: std::env::current_exe().ok() };
-        Arc::new(Self { config, probe: Probe::new(places), home })
+        let state = state_directory(home.as_deref());
+        let probe = Probe::new(places);
+        let (registry, tools) = (OnceLock::new(), OnceLock::new());
+        Arc::new(Self { config, probe, home, state, registry, tools })
     }
 
     /// What the host can do; the first to ask waits for it to be tried.
@@ -78,9 +93,11 @@ impl Sandbox {
         context: &SandboxContext,
         facts: &Facts,
     ) -> Result<Option<Confinement>, Error> {
-        let disk = Remembered::new(Disk::until(Instant::now() + RESOLVE_TIME_MAX));
-        let policy = Policy::resolve(context, facts, &disk)?;
-        let plan = Plan::build(&policy, &disk)?;
+        let disk = Disk::until(Instant::now() + RESOLVE_TIME_MAX);
+        let registry = self.registry().ok();
+        let host = Remembered::new(Seen { disk, registry });
+        let policy = Policy::resolve(context, facts, &host)?;
+        let plan = Plan::build(&policy, &host)?;
         Ok(plan.confines().then_some(Confinement { policy, plan }))
     }
 
@@ -91,7 +108,7 @@ impl Sandbox {
             cwd: spec.cwd.clone(),
             tmpdir: tmpdir.filter(|dir| !dir.is_empty()).map(PathBuf::from),
             home: self.home.clone(),
-            hidden: Vec::new(),
+            hidden: vec![self.state.clone()],
             readable: Vec::new(),
         }
     }
@@ -103,26 +120,107 @@ impl Sandbox {
             cwd: PathBuf::from("/"),
             tmpdir: tmpdir.map(PathBuf::from),
             home: self.home.clone(),
-            hidden: Vec::new(),
+            hidden: vec![self.state.clone()],
             readable: Vec::new(),
         }
     }
 
+    /// Makes a command ready to be started under a caller's intent, with what has to be kept as long
+    /// as it runs. `None` when there is nothing to enforce. Looks at the disk.
+    pub(crate) fn ready(
+        &self,
+        context: &SandboxContext,
+        spec: &Spec,
+    ) -> Result<Option<(Launch, Option<Held>)>, Error> {
+        let facts = self.facts_of(spec);
+        for _ in 0..PLANS_MAX {
+            // Before the disk is looked at, so that nobody's placeholder is taken for a real name.
+            let registry = self.registry()?;
+            let Some(Confinement { policy, mut plan }) = self.confinement(context, &facts)? else {
+                return Ok(None);
+            };
+            if self.engine()? == Engine::LandlockOnly {
+                return Ok(Some((self.landlock_only(&policy, &plan, spec)?, None)));
+            }
+            let Some(view) = plan.view.take() else {
+                return Ok(Some((self.launch(&plan, spec)?, None)));
+            };
+            match registry.hold(&view.placeholders) {
+                Ok(held) => {
+                    plan.view = Some(held.fit(view));
+                    return Ok(Some((self.launch(&plan, spec)?, Some(held))));
+                }
+                Err(HoldError::Appeared(_)) => {}
+                Err(error) => return Err(Error::Unprotected(error.to_string())),
+            }
+        }
+        Err(Error::Unprotected("the workspace keeps changing".to_owned()))
+    }
+
+    fn registry(&self) -> Result<&Registry, Error> {
+        let open = || {
+            Registry::open(&self.state.join("placeholders"))
+                .map_err(|error| format!("{}: {error}", self.state.display()))
+        };
+        self.registry.get_or_init(open).as_ref().map_err(|error| Error::Unprotected(error.clone()))
+    }
+
+    fn engine(&self) -> Result<Engine, Error> {
+        choose(self.config.engine, &self.facts()).map_err(Error::NoEngine)
+    }
+
+    fn landlock_only(&self, policy: &Policy, plan: &Plan, spec: &Spec) -> Result<Launch, Error> {
+        let writable = plan.view.as_ref().map(|view| view.writable.clone()).unwrap_or_default();
+        let carve_outs: Vec<PathBuf> = policy
+            .rules()
+            .filter(|(path, rule)| rule.access != Access::Write && is_carve_out(path, &writable))
+            .map(|(path, _)| path.to_owned())
+            .collect();
+        let wanted = Wanted {
+            reads_everything: policy.full_read(),
+            writable: &writable,
+            carve_outs: &carve_outs,
+            protects_metadata: policy.restricts_files(),
+            accept_unprotected_metadata: false,
+            network: plan.network,
+        };
+        let ruleset = landlock::alone(landlock::abi(), &wanted)
+            .map_err(|error| Error::NoEngine(error.to_string()))?;
+        self.command(spec, |command, options| {
+            landlock_only::launch(&ruleset, plan, command, options)
+        })
+    }
+
     /// Makes a confined command ready to be started.
     pub(crate) fn launch(&self, plan: &Plan, spec: &Spec) -> Result<Launch, Error> {
-        let facts = self.facts();
-        let engine = choose(self.config.engine, &facts).map_err(Error::NoEngine)?;
+        match self.engine()? {
+            Engine::Builtin | Engine::LandlockOnly => {
+                self.command(spec, |command, options| builtin::launch(plan, command, options))
+            }
+            Engine::Bwrap => {
+                let tools = self.tools()?;
+                self.command(spec, |command, options| bwrap::launch(tools, plan, command, options))
+            }
+        }
+    }
+
+    fn tools(&self) -> Result<&Tools, Error> {
+        let find = || {
+            let bwrap = self.facts().bwrap?;
+            Tools::new(bwrap, &self.state).map_err(|error| error.to_string())
+        };
+        self.tools.get_or_init(find).as_ref().map_err(|error| Error::NoEngine(error.clone()))
+    }
+
+    fn command(
+        &self,
+        spec: &Spec,
+        launch: impl FnOnce(&Command<'_>, &builtin::Options<'_>) -> Result<Launch, Failure>,
+    ) -> Result<Launch, Error> {
         let nesting =
             if self.config.nested_user_namespaces { Nesting::Allowed } else { Nesting::Refused };
-        let filter = match seccomp::Options::for_plan(plan.filter, nesting, Record::Nothing) {
-            Some(options) => seccomp::program(options).map_err(|_| Error::Internal)?.bytes(),
-            None => &[],
-        };
-        let options = builtin::Options {
-            filter,
-            limits: &[],
-            nested_user_namespaces: self.config.nested_user_namespaces,
-        };
+        let limits = spec.limits.as_resource_limits(Counted::OwnNamespace);
+        let options = builtin::Options { limits: &limits, nesting };
         let strings = spec.exec_strings()?;
         let command = Command {
             argv: &strings.argv,
@@ -130,11 +228,55 @@ impl Sandbox {
             env: &strings.env,
             terminal: matches!(spec.stdio, exec_process::Stdio::Terminal(_)),
         };
-        let launch = match engine {
-            Engine::Builtin => builtin::launch(plan, &command, &options),
-            Engine::Bwrap | Engine::LandlockOnly => return Err(Error::CannotConfine),
-        };
+        let launch = launch(&command, &options);
         launch.map_err(|failure| Error::Process(exec_process::Error::Confine(failure)))
+    }
+}
+
+fn is_carve_out(path: &Path, writable: &[PathBuf]) -> bool {
+    writable.iter().any(|root| path != root && path.starts_with(root))
+}
+
+/// Where the server keeps what is its own: out of reach of what it runs.
+fn state_directory(home: Option<&Path>) -> PathBuf {
+    let set = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
+    let state = set.filter(|path| path.is_absolute());
+    let state = state.or_else(|| home.map(|home| home.join(".local/state")));
+    state.unwrap_or_else(|| PathBuf::from("/var/lib")).join("exec-server")
+}
+
+/// The disk as it is without placeholders.
+struct Seen<'a> {
+    disk: Disk,
+    registry: Option<&'a Registry>,
+}
+
+impl Host for Seen<'_> {
+    fn look(&self, path: &Path) -> io::Result<Option<Object>> {
+        let seen = self.disk.look(path)?;
+        let ours = |registry: &Registry| registry.is_placeholder(path);
+        let is_directory = seen.is_some_and(|it| it.kind == Kind::Directory);
+        Ok(seen.filter(|_| !(is_directory && self.registry.is_some_and(ours))))
+    }
+
+    fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
+        self.disk.read_link(path)
+    }
+
+    fn read_file(&self, path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+        self.disk.read_file(path, bytes_max)
+    }
+
+    fn list(&self, path: &Path, entries_max: usize) -> io::Result<Vec<(OsString, Kind)>> {
+        self.disk.list(path, entries_max)
+    }
+
+    fn may_add(&self, directory: &Path) -> bool {
+        self.disk.may_add(directory)
+    }
+
+    fn out_of_time(&self) -> bool {
+        self.disk.out_of_time()
     }
 }
 

@@ -2,16 +2,18 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use exec_process::log::LogLimits;
 use exec_process::sys::Containment;
-use exec_process::{Error, Process, Spec, Stdio, Watcher};
+use exec_process::{Error, Limits, Process, Spec, Stdio, Watcher};
 use exec_protocol::id::ProcessId;
 use exec_protocol::process::{Stream, TerminalSize};
-use exec_sandbox::launch::Command;
+use exec_sandbox::launch::{Command, Failure, Launch};
 use exec_sandbox::linux::builtin::{self, Options};
+use exec_sandbox::linux::bwrap::{self, Places, Tools};
 use exec_sandbox::plan::{Filter, Mount, Network, Plan, Root, View, Witness};
 
 /// No wait in a test is longer. Only a failure comes near.
@@ -32,6 +34,7 @@ pub(crate) struct Bench {
     pub(crate) plan: Plan,
     pub(crate) terminal: bool,
     pub(crate) stdin: bool,
+    pub(crate) limits: Limits,
 }
 
 /// How a command ended.
@@ -61,7 +64,13 @@ impl Bench {
             filter: Filter::None,
             cwd: "/".into(),
         };
-        Bench { containment: Containment::detect(), plan, terminal: false, stdin: false }
+        Bench {
+            containment: Containment::detect(),
+            plan,
+            terminal: false,
+            stdin: false,
+            limits: Limits::default(),
+        }
     }
 
     pub(crate) fn view(&mut self) -> &mut View {
@@ -105,17 +114,30 @@ impl Bench {
             } else {
                 Stdio::Pipes { stdin: self.stdin }
             },
+            limits: self.limits,
         }
     }
 
     pub(crate) async fn start(&self, argv: &[&str]) -> Result<Arc<Process>, Error> {
-        self.start_with(argv, &Options { filter: &ALLOW_ALL, ..Options::default() }).await
+        self.start_with(argv, &Options::default()).await
     }
 
     pub(crate) async fn start_with(
         &self,
         argv: &[&str],
         options: &Options<'_>,
+    ) -> Result<Arc<Process>, Error> {
+        self.start_by(argv, |plan, command| match bubblewrap() {
+            Some(tools) => bwrap::launch(tools, plan, command, options),
+            None => builtin::launch(plan, command, options),
+        })
+        .await
+    }
+
+    pub(crate) async fn start_by(
+        &self,
+        argv: &[&str],
+        launch: impl FnOnce(&Plan, &Command<'_>) -> Result<Launch, Failure>,
     ) -> Result<Arc<Process>, Error> {
         let spec = self.spec(argv);
         let strings = spec.exec_strings()?;
@@ -125,7 +147,7 @@ impl Bench {
             env: &strings.env,
             terminal: self.terminal,
         };
-        let launch = builtin::launch(&self.plan, &command, options).map_err(Error::Confine)?;
+        let launch = launch(&self.plan, &command).map_err(Error::Confine)?;
         let id = ProcessId::from("p");
         Process::launch(
             id,
@@ -139,6 +161,27 @@ impl Bench {
         .await
     }
 
+    /// The same without confinement.
+    pub(crate) fn start_bare(&self, argv: &[&str]) -> Result<Arc<Process>, Error> {
+        let id = ProcessId::from("p");
+        Process::start(id, self.spec(argv), log_limits(), &self.containment, Arc::new(Nobody))
+    }
+
+    /// Waits until the command has written something.
+    pub(crate) async fn until(&self, process: &Arc<Process>, text: &str) {
+        let mut seen = Vec::new();
+        let mut after = 0;
+        while !String::from_utf8_lossy(&seen).contains(text) {
+            let (_, page, state) = process
+                .read(after, None, PATIENCE, |_, _, bytes| seen.extend_from_slice(bytes))
+                .await;
+            let shown = String::from_utf8_lossy(&seen);
+            assert!(state.exit.is_none() || shown.contains(text), "no {text:?} in {shown:?}");
+            assert!(page.next_seq > after, "no {text:?} in {PATIENCE:?}: {shown:?}");
+            after = page.next_seq.saturating_sub(1);
+        }
+    }
+
     /// Runs a shell script to its end.
     pub(crate) async fn shell(&self, script: &str) -> Ended {
         let process = self.start(&["/bin/sh", "-c", script]).await.unwrap();
@@ -150,9 +193,6 @@ impl Bench {
         self
     }
 }
-
-/// A filter that refuses nothing.
-pub(crate) const ALLOW_ALL: [u8; 8] = [0x06, 0, 0, 0, 0, 0, 0xff, 0x7f];
 
 fn log_limits() -> LogLimits {
     LogLimits {
@@ -169,4 +209,74 @@ pub(crate) async fn ended(process: &Arc<Process>) -> Ended {
     let text = |stream| String::from_utf8_lossy(&process.snapshot(stream).0).into_owned();
     let stdout = text(Stream::Stdout) + &text(Stream::Pty);
     Ended { code: process.state().exit.unwrap().code, stdout, stderr: text(Stream::Stderr) }
+}
+
+/// Whether a command can be confined here at all. Said once for each test if not.
+pub(crate) async fn can_confine() -> bool {
+    match Bench::read_only().start(&["/bin/true"]).await {
+        Ok(process) => ended(&process).await.code == 0,
+        Err(error) => {
+            exec_testkit::skip(format!("confinement: {error}"));
+            false
+        }
+    }
+}
+
+/// Names the directory with which all commands of this process are confined by bubblewrap.
+pub(crate) const BUBBLEWRAP: &str = "EXEC_PROCESS_TEST_BUBBLEWRAP";
+
+/// What bubblewrap takes, where the scenarios are to be played with it.
+fn bubblewrap() -> Option<&'static Tools> {
+    static TOOLS: OnceLock<Option<Tools>> = OnceLock::new();
+    let find = || {
+        let directory = PathBuf::from(std::env::var_os(BUBBLEWRAP)?);
+        let found = bwrap::find(&Places::default(), PATIENCE).unwrap();
+        Some(Tools::new(found, &directory).unwrap())
+    };
+    TOOLS.get_or_init(find).as_ref()
+}
+
+/// A directory of its own, with a path free of links; gone with the value.
+pub(crate) struct Scratch {
+    pub(crate) path: PathBuf,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("exec-confined-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().canonicalize().unwrap().join(name);
+        std::fs::create_dir(&path).unwrap();
+        Scratch { path }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.path).ok();
+    }
+}
+
+/// A process and its descendants, with their names.
+pub(crate) fn processes_named(first: i32) -> Vec<(i32, String)> {
+    let mut found = vec![first];
+    let mut next = 0;
+    while let Some(pid) = found.get(next).copied() {
+        let path = format!("/proc/{pid}/task/{pid}/children");
+        let children = std::fs::read_to_string(path).unwrap_or_default();
+        found.extend(children.split_whitespace().flat_map(str::parse::<i32>));
+        next += 1;
+    }
+    let name = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    found.iter().map(|pid| (*pid, name(pid).trim().to_owned())).collect()
+}
+
+/// Waits for something that no descriptor tells.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "not so after {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }

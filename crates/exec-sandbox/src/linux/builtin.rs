@@ -4,10 +4,11 @@
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-use super::inner::{Object, RootKind, Script, Step, Texts, c_path};
-use super::second_layer;
+use super::inner::{Object, Role, RootKind, Script, Step, c_path, texts};
+use super::landlock;
+use super::seccomp::Nesting;
 use crate::launch::{Command, Failure, Launch, joined};
-use crate::plan::{Access, Filter, MaskMode, Mount, Network, Plan, Root, View};
+use crate::plan::{Access, MaskMode, Mount, Network, Plan, Root, View};
 
 /// Capabilities in the new user namespace that setting up takes; all are dropped before the command.
 const CAPABILITIES: u64 =
@@ -20,12 +21,10 @@ const CAP_SYS_RESOURCE: u32 = 24;
 /// What a launch takes besides plan and command.
 #[derive(Debug, Clone, Default)]
 pub struct Options<'a> {
-    /// The plan's filter, as the kernel takes it: eight bytes for each instruction.
-    pub filter: &'a [u8],
     /// Resource limits: resource, soft, hard. There are no core dumps in any case.
     pub limits: &'a [(u32, u64, u64)],
-    /// Whether the command may make user namespaces of its own.
-    pub nested_user_namespaces: bool,
+    /// Whether the command may make namespaces of its own.
+    pub nesting: Nesting,
 }
 
 /// Makes everything ready, or says what stands against it. Nothing has been done to the system then
@@ -40,38 +39,35 @@ pub fn launch(
         push_namespaces(&mut script, plan, options);
         push_view(&mut script, view, command.terminal)?;
     }
-    script.push(Step::Limit { resource: libc::RLIMIT_CORE, soft: 0, hard: 0 });
-    for &(resource, soft, hard) in options.limits {
-        script.push(Step::Limit { resource, soft, hard });
-    }
-    script.push(Step::NoNewPrivileges);
-    if let Some(view) = &plan.view {
-        second_layer::push(&mut script, view, command.terminal, second_layer::version())?;
-        script.push(Step::DropCapabilities);
-    }
-    if plan.filter != Filter::None {
-        script.push(Step::Filter { flags: 0, instructions: options.filter });
-    }
+    push_locks(&mut script, plan, command.terminal, options)?;
     let is_alone = plan.view.is_some();
-    let ready = {
-        let list = |texts: &[CString]| joined(texts.iter().map(CString::as_c_str));
-        let (candidates, argv, env) =
-            (list(command.candidates), list(command.argv), list(command.env));
-        script.launch(Step::Command {
-            becomes: !is_alone,
-            terminal: command.terminal && is_alone,
-            cwd: &c_path(&plan.cwd)?,
-            candidates: texts(&candidates)?,
-            argv: texts(&argv)?,
-            env: texts(&env)?,
-        })?
-    };
+    let role = if is_alone { Role::FirstProcess } else { Role::Command };
+    let ready = script.launch_command(command, &plan.cwd, role)?;
     let (flags, capabilities) = if is_alone {
         ((libc::CLONE_NEWUSER | libc::CLONE_NEWPID).unsigned_abs().into(), CAPABILITIES)
     } else {
         (0, 0)
     };
     ready.executed(flags, capabilities, is_alone)
+}
+
+/// What closes behind the set-up, whoever made the view.
+pub(super) fn push_locks(
+    script: &mut Script,
+    plan: &Plan,
+    terminal: bool,
+    options: &Options<'_>,
+) -> Result<(), Failure> {
+    script.push(Step::Limit { resource: libc::RLIMIT_CORE, soft: 0, hard: 0 });
+    for &(resource, soft, hard) in options.limits {
+        script.push(Step::Limit { resource, soft, hard });
+    }
+    script.push(Step::NoNewPrivileges);
+    if let Some(view) = &plan.view {
+        push_second_layer(script, view, plan, terminal, options.nesting)?;
+        script.push(Step::DropCapabilities);
+    }
+    script.push_filter(plan.filter, options.nesting)
 }
 
 /// The user and process namespaces come with the process; it makes the others itself, so that the
@@ -86,7 +82,7 @@ fn push_namespaces(script: &mut Script, plan: &Plan, options: &Options<'_>) {
         Network::Host => flags,
     };
     script.push(Step::Unshare { flags: flags.unsigned_abs().into() });
-    if !options.nested_user_namespaces {
+    if options.nesting == Nesting::Refused {
         script.push(Step::NoUserNamespaces);
     }
     if plan.network == Network::Isolated {
@@ -106,6 +102,28 @@ fn push_view(script: &mut Script, view: &View, terminal: bool) -> Result<(), Fai
     }
     script.push(Step::Enter);
     Ok(())
+}
+
+/// Landlock, as far as this kernel has it. Ports are left to the network namespace, in which the
+/// command may talk to itself; and mounting goes with it, which is what nesting is for.
+fn push_second_layer(
+    script: &mut Script,
+    view: &View,
+    plan: &Plan,
+    terminal: bool,
+    nesting: Nesting,
+) -> Result<(), Failure> {
+    let layer = match nesting {
+        Nesting::Refused => landlock::second_layer(landlock::abi(), &view.writable, plan.network),
+        Nesting::Allowed => None,
+    };
+    match layer {
+        Some(layer) => {
+            let layer = landlock::Ruleset { handled_network: 0, ..layer };
+            script.push_ruleset(&layer, terminal)
+        }
+        None => Ok(()),
+    }
 }
 
 fn push_mount(
@@ -167,16 +185,11 @@ fn own_path(mount: &Mount) -> Option<&Path> {
     }
 }
 
-fn object(device: u64, inode: u64) -> Object {
+pub(super) fn object(device: u64, inode: u64) -> Object {
     Object { major: libc::major(device), minor: libc::minor(device), inode }
 }
 
 fn joined_paths(paths: &[PathBuf]) -> Result<Vec<u8>, Failure> {
     let paths: Vec<CString> = paths.iter().map(|path| c_path(path)).collect::<Result<_, _>>()?;
     Ok(joined(paths.iter().map(CString::as_c_str)))
-}
-
-fn texts(bytes: &[u8]) -> Result<Texts<'_>, Failure> {
-    let malformed = || Failure::new("write the program", std::io::ErrorKind::InvalidData.into());
-    Texts::new(bytes).ok_or_else(malformed)
 }

@@ -16,7 +16,12 @@ pub(crate) use format::{
     Texts,
 };
 
-use crate::launch::{FIRST_DESCRIPTOR, Failure, Launch, Program, SignalTarget, StatusChannel};
+use super::landlock::Ruleset;
+use super::seccomp::{self, Nesting, Record};
+use crate::launch::{
+    Command, FIRST_DESCRIPTOR, Failure, Launch, Program, SignalTarget, StatusChannel, joined,
+};
+use crate::plan::Filter;
 
 /// The compiled program.
 static ELF: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/inner"));
@@ -63,6 +68,62 @@ impl Script {
         step.encode(&mut self.bytes);
     }
 
+    /// Adds a Landlock ruleset, with rules of its own for a terminal: that comes from the host's
+    /// `/dev/pts`, so no path in a view leads to it.
+    pub(crate) fn push_ruleset(
+        &mut self,
+        ruleset: &Ruleset,
+        terminal: bool,
+    ) -> Result<(), Failure> {
+        let Ruleset { handled_access, handled_network, scoped, rules } = ruleset;
+        self.push(Step::Landlock {
+            file_rights: *handled_access,
+            port_rights: *handled_network,
+            scopes: *scoped,
+        });
+        for rule in rules {
+            self.push(Step::LandlockAllow { path: &c_path(&rule.path)?, rights: rule.access });
+        }
+        if terminal {
+            let rights = handled_access & super::landlock::access::OF_FILES;
+            self.push(Step::LandlockAllowDescriptor { descriptor: 0, rights });
+        }
+        self.push(Step::LandlockEnforce);
+        Ok(())
+    }
+
+    /// Adds the filter of a plan, if it has one.
+    pub(crate) fn push_filter(&mut self, filter: Filter, nesting: Nesting) -> Result<(), Failure> {
+        let Some(filter) = seccomp::Options::for_plan(filter, nesting, Record::Nothing) else {
+            return Ok(());
+        };
+        let program = seccomp::program(filter).map_err(|error| {
+            Failure::new("make the system call filter", io::Error::other(error))
+        })?;
+        self.push(Step::Filter { flags: 0, instructions: program.bytes() });
+        Ok(())
+    }
+
+    /// Ends the program with a command that is started from the plan's directory.
+    pub(crate) fn launch_command(
+        self,
+        command: &Command<'_>,
+        cwd: &Path,
+        role: Role,
+    ) -> Result<Ready, Failure> {
+        let list = |texts: &[CString]| joined(texts.iter().map(CString::as_c_str));
+        let (candidates, argv, env) =
+            (list(command.candidates), list(command.argv), list(command.env));
+        self.launch(Step::Command {
+            becomes: role == Role::Command,
+            terminal: command.terminal && role == Role::FirstProcess,
+            cwd: &c_path(cwd)?,
+            candidates: texts(&candidates)?,
+            argv: texts(&argv)?,
+            env: texts(&env)?,
+        })
+    }
+
     /// Ends the program with its command and makes it ready. What is said about a failed step is read
     /// from the program, without the command, which may be large.
     pub(crate) fn launch(mut self, command: Step<'_>) -> Result<Ready, Failure> {
@@ -81,6 +142,15 @@ impl Script {
         let step = usize::try_from(index).ok().and_then(|index| steps.into_iter().nth(index));
         step.map_or_else(|| format!("step {index}"), |step| in_words(&step))
     }
+}
+
+/// What `inner` is once everything is set up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The first process of a namespace, which starts the command and reaps what it leaves.
+    FirstProcess,
+    /// The command itself.
+    Command,
 }
 
 /// A finished program and its channel.
@@ -141,6 +211,12 @@ fn in_words(step: &Step<'_>) -> String {
         Step::Filter { .. } => "install the system call filter".to_owned(),
         Step::Command { .. } => "start the command".to_owned(),
     }
+}
+
+/// A list of texts in a program.
+pub(crate) fn texts(bytes: &[u8]) -> Result<Texts<'_>, Failure> {
+    let malformed = || Failure::new("write the program", io::ErrorKind::InvalidData.into());
+    Texts::new(bytes).ok_or_else(malformed)
 }
 
 /// A path as a program has it.
@@ -215,11 +291,11 @@ fn status_channel() -> io::Result<(OwnedFd, OwnedFd)> {
         unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
     let (server, inside) = (raised(server)?, raised(inside)?);
     let yes: libc::c_int = 1;
-    let size = size_of_val(&yes) as libc::socklen_t;
+    const SIZE: libc::socklen_t = 4;
     let (level, option) = (libc::SOL_SOCKET, libc::SO_PASSCRED);
     // SAFETY: the option reads one int.
     check(unsafe {
-        libc::setsockopt(server.as_raw_fd(), level, option, (&raw const yes).cast(), size)
+        libc::setsockopt(server.as_raw_fd(), level, option, (&raw const yes).cast(), SIZE)
     })?;
     // SAFETY: takes numbers only.
     check(unsafe { libc::fcntl(server.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) })?;
@@ -227,7 +303,7 @@ fn status_channel() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// Moves a descriptor out of the way.
-fn raised(fd: OwnedFd) -> io::Result<OwnedFd> {
+pub(crate) fn raised(fd: OwnedFd) -> io::Result<OwnedFd> {
     if fd.as_raw_fd() >= LOWEST {
         return Ok(fd);
     }
@@ -240,3 +316,6 @@ fn raised(fd: OwnedFd) -> io::Result<OwnedFd> {
 fn check(value: libc::c_int) -> io::Result<libc::c_int> {
     if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
 }
+
+#[cfg(test)]
+mod format_tests;

@@ -89,6 +89,9 @@ fn argument_list(view: &View, around: &Surroundings<'_>) -> Result<Vec<Vec<u8>>,
         list.mount(mount, &view.mounts[..index], *root, around)?;
     }
     list.seal_masks(None)?;
+    if devices_are_on_top(&view.mounts) {
+        list.at("--remount-ro", Path::new("/dev"))?;
+    }
     list.words(&["--cap-drop", "ALL"]);
     match list.arguments.len() {
         count if count > ARGUMENTS_MAX - ARGUMENTS_RESERVED => Err(Unexpressible::TooMany(count)),
@@ -145,7 +148,12 @@ impl List {
             Mount::Root(Root::HostReadOnly) => self.bind_at("--ro-bind", slash, slash),
             Mount::Root(Root::HostWritable) => self.bind_at("--bind", slash, slash),
             Mount::Root(Root::Empty) => self.at("--tmpfs", slash),
-            Mount::Devices => self.at("--dev", Path::new("/dev")),
+            Mount::Devices => {
+                self.at("--dev", Path::new("/dev"))?;
+                // Of its own, since `/dev` is sealed at the end.
+                self.words(&["--perms", "1777"]);
+                self.at("--tmpfs", Path::new("/dev/shm"))
+            }
             Mount::SharedMemory => {
                 let shm = Path::new("/dev/shm");
                 self.bind_at("--bind-try", shm, shm)
@@ -234,6 +242,12 @@ fn bind(access: Access) -> &'static str {
         Access::ReadOnly => "--ro-bind",
         Access::Writable => "--bind",
     }
+}
+
+/// Whether what is at `/dev` in the end is the private one, and not something mounted later.
+fn devices_are_on_top(mounts: &[Mount]) -> bool {
+    let covers = |mount: &&Mount| place(mount).is_some_and(|at| Path::new("/dev").starts_with(at));
+    mounts.iter().rev().find(covers) == Some(&Mount::Devices)
 }
 
 /// Where a mount is put.
@@ -334,14 +348,14 @@ mod tests {
                 Mount::MaskFile("/srv/repo/.env".into()),
                 Mount::Processes,
             ],
-            "--ro-bind / / --dev /dev --bind /srv/repo /srv/repo
+            "--ro-bind / / --dev /dev --perms 1777 --tmpfs /dev/shm --bind /srv/repo /srv/repo
              --ro-bind /srv/repo/.git /srv/repo/.git
              --perms 555 --tmpfs /srv/repo/.codex --remount-ro /srv/repo/.codex
              --ro-bind /state/empty /srv/repo/.env
              --proc /proc --ro-bind /proc/sys /proc/sys --ro-bind /proc/mtrr /proc/mtrr
              --ro-bind /state/empty /proc/kcore
              --perms 555 --tmpfs /proc/scsi --remount-ro /proc/scsi
-             --perms 555 --tmpfs /sys/firmware --remount-ro /sys/firmware",
+             --perms 555 --tmpfs /sys/firmware --remount-ro /sys/firmware --remount-ro /dev",
         );
     }
 
@@ -393,15 +407,28 @@ mod tests {
                 Mount::Processes,
                 Mount::SealRoot,
             ],
-            "--tmpfs / --symlink usr/bin /bin --dev /dev --ro-bind /usr /usr
+            "--tmpfs / --symlink usr/bin /bin --dev /dev --perms 1777 --tmpfs /dev/shm --ro-bind /usr /usr
              --proc /proc --ro-bind /proc/sys /proc/sys --ro-bind /proc/mtrr /proc/mtrr
              --ro-bind /state/empty /proc/kcore
              --perms 555 --tmpfs /proc/scsi --remount-ro /proc/scsi
-             --remount-ro /",
+             --remount-ro / --remount-ro /dev",
         );
         check(
             vec![Mount::Root(Root::HostWritable), Mount::Devices, Mount::SharedMemory],
-            "--bind / / --dev /dev --bind-try /dev/shm /dev/shm",
+            "--bind / / --dev /dev --perms 1777 --tmpfs /dev/shm --bind-try /dev/shm /dev/shm --remount-ro /dev",
+        );
+    }
+
+    #[test]
+    fn what_is_mounted_on_devices_is_not_sealed_with_them() {
+        check(
+            vec![HOST, Mount::Devices, bound("/dev/dri", Access::ReadOnly)],
+            "--ro-bind / / --dev /dev --perms 1777 --tmpfs /dev/shm
+             --ro-bind /dev/dri /dev/dri --remount-ro /dev",
+        );
+        check(
+            vec![HOST, Mount::Devices, bound("/dev", Access::Writable)],
+            "--ro-bind / / --dev /dev --perms 1777 --tmpfs /dev/shm --bind /dev /dev",
         );
     }
 
