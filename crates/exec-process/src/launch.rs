@@ -11,8 +11,8 @@ use tokio::io::Interest;
 
 use crate::actor;
 use crate::error::Error;
-use crate::limits::Limits;
-use crate::sys::{self, ChildStdio, Containment, ExitStatus, Spawned};
+use crate::spec::Spec;
+use crate::sys::{self, Containment, ExitStatus, Spawned};
 
 /// How long setting up may take. It is a matter of milliseconds, unless a file system hangs.
 const SET_UP_TIME_MAX: Duration = Duration::from_secs(10);
@@ -21,8 +21,7 @@ const SET_UP_TIME_MAX: Duration = Duration::from_secs(10);
 /// through another process, that one.
 pub async fn start(
     launch: Launch,
-    stdio: ChildStdio,
-    limits: Limits,
+    spec: &Spec,
     containment: &Containment,
 ) -> Result<(Spawned, Option<OwnedFd>), Error> {
     let program = match &launch.program {
@@ -34,10 +33,10 @@ pub async fn start(
         program,
         env: &[],
         cwd: c"/",
-        stdio,
+        stdio: spec.stdio.for_child(),
         containment,
         limits: &[],
-        group_limits: limits.of_group(containment.controllers()),
+        group_limits: spec.limits.of_group(containment.controllers()),
         launch: Some(&launch),
     })
     .map_err(|source| confine("make namespaces for it", source))?;

@@ -41,6 +41,8 @@ pub enum Stdio {
         /// A pipe for input too; else it reads from `/dev/null`.
         stdin: bool,
     },
+    /// A socket for input and answers, and one pipe for all output.
+    Socket,
     /// One terminal for all three.
     Terminal(TerminalSize),
 }
@@ -49,6 +51,7 @@ impl Stdio {
     pub(crate) fn for_child(self) -> ChildStdio {
         match self {
             Stdio::Pipes { stdin } => ChildStdio::Pipes { stdin },
+            Stdio::Socket => ChildStdio::Socket,
             Stdio::Terminal(size) => ChildStdio::Pty { rows: size.rows, cols: size.cols },
         }
     }

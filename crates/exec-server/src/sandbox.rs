@@ -118,7 +118,8 @@ impl Sandbox {
         facts: &Facts,
     ) -> Result<Option<Confinement>, Error> {
         let disk = Disk::until(Instant::now() + RESOLVE_TIME_MAX);
-        let host = Remembered::new(Seen { disk, registry: self.registry().ok() });
+        let registry = self.registry().ok();
+        let host = Remembered::new(Seen { disk, registry });
         let policy = Policy::resolve(context, facts, &host)?;
         let plan = Plan::build(&policy, &host)?;
         Ok(plan.confines().then_some(Confinement { policy, plan }))
@@ -130,6 +131,18 @@ impl Sandbox {
         Facts {
             cwd: spec.cwd.clone(),
             tmpdir: tmpdir.filter(|dir| !dir.is_empty()).map(PathBuf::from),
+            home: self.home.clone(),
+            hidden: vec![self.state.clone()],
+            readable: Vec::new(),
+        }
+    }
+
+    /// What a policy has to know where there is no command, but only file calls.
+    pub(crate) fn facts_without_command(&self) -> Facts {
+        let tmpdir = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty());
+        Facts {
+            cwd: PathBuf::from("/"),
+            tmpdir: tmpdir.map(PathBuf::from),
             home: self.home.clone(),
             hidden: vec![self.state.clone()],
             readable: Vec::new(),
@@ -196,18 +209,6 @@ impl Sandbox {
         self.command(spec, Counted::User, |command, options| {
             landlock_only::launch(&ruleset, plan, command, options)
         })
-    }
-
-    /// What a policy has to know where there is no command, but only file calls.
-    pub(crate) fn facts_without_command(&self) -> Facts {
-        let tmpdir = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty());
-        Facts {
-            cwd: PathBuf::from("/"),
-            tmpdir: tmpdir.map(PathBuf::from),
-            home: self.home.clone(),
-            hidden: vec![self.state.clone()],
-            readable: Vec::new(),
-        }
     }
 
     /// Makes a confined command ready to be started.

@@ -16,7 +16,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const SERVER_SECRET: &str = "only-the-server-knows";
 
 /// Engines that make file calls. A test runs with each that works here.
-const ENGINES: &[&str] = &["builtin"];
+const ENGINES: &[&str] = &["builtin", "bwrap"];
 
 pub(crate) struct Bench {
     pub(crate) server: ServerUnderTest,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use exec_process::env::Environment;
 use exec_process::launch;
 use exec_process::limits::Limits;
-use exec_process::sys::{ChildStdio, Spawned};
+use exec_process::sys::Spawned;
 use exec_process::{Spec, Stdio};
 use exec_protocol::sandbox::{
     Access, Entry, EntryPath, FileSystem, Network, Permissions, SandboxContext, Special,
@@ -124,14 +124,13 @@ pub(super) async fn start(server: &Server, inside: &Inside) -> Result<Spawned, E
         arg0: None,
         cwd: PathBuf::from("/"),
         env: Environment::new(),
-        stdio: Stdio::Pipes { stdin: true },
+        stdio: Stdio::Socket,
         limits: Limits::default(),
         tells_usage: false,
     };
-    let (sandbox, plan) = (server.sandbox.clone(), inside.plan.clone());
-    let launch = tokio::task::spawn_blocking(move || sandbox.launch(&plan, &spec)).await;
+    let (sandbox, plan, command) = (server.sandbox.clone(), inside.plan.clone(), spec.clone());
+    let launch = tokio::task::spawn_blocking(move || sandbox.launch(&plan, &command)).await;
     let launch = launch.map_err(|_| Error::Internal)??;
-    let (spawned, _) =
-        launch::start(launch, ChildStdio::Socket, Limits::default(), &server.containment).await?;
+    let (spawned, _) = launch::start(launch, &spec, &server.containment).await?;
     Ok(spawned)
 }
