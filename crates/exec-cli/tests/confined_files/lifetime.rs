@@ -81,7 +81,7 @@ async fn work_stops_when_its_connection_is_gone() {
     for bench in benches().await {
         let mut peer = bench.connect().await;
         for number in 0..100 {
-            let text = format!("a line of file {number}\n").repeat(3000);
+            let text = format!("a line of file {number}\n").repeat(25_000);
             std::fs::write(bench.file(&number.to_string()), text).unwrap();
         }
         let search = json!({"path": uri(&bench.workspace()), "pattern": "no such text anywhere",
