@@ -110,10 +110,7 @@ async fn ours(containment: &Containment, filter: Option<Filter>) -> Result<Durat
                 terminal: false,
             };
             let launch = builtin::launch(&plan(filter), &command, &Options::default())?;
-            {
-                let keep = Box::new(());
-                Process::launch(id, spec, launch, limits, containment, watcher, keep).await?
-            }
+            Process::launch(id, spec, launch, limits, containment, watcher, Box::new(())).await?
         }
     };
     ensure!(process.wait_closed(Some(Duration::from_secs(10))).await, "did not end");

@@ -17,6 +17,7 @@ mod session;
 mod terminal;
 
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -26,6 +27,9 @@ use args::{Cli, Command};
 use exit::Outcome;
 
 fn main() -> ExitCode {
+    if is_file_worker() {
+        return serve_files();
+    }
     let cli = Cli::parse();
     log_to_stderr();
     if matches!(cli.command, None | Some(Command::Serve(_))) {
@@ -58,6 +62,20 @@ async fn perform(cli: Cli) -> anyhow::Result<Outcome> {
         Some(Command::Doctor(args)) => doctor::doctor(&args),
         Some(Command::Files(command)) => files::perform(command).await,
         Some(Command::Rules(args)) => rules::rules(args),
+    }
+}
+
+/// Whether a server has started this program to make file calls inside a sandbox.
+fn is_file_worker() -> bool {
+    let mut args = std::env::args_os().skip(1);
+    args.next().is_some_and(|arg| arg == exec_server::WORKER_ARGUMENT) && args.next().is_none()
+}
+
+fn serve_files() -> ExitCode {
+    // Standard input is a socket then, for both directions.
+    match std::io::stdin().as_fd().try_clone_to_owned().and_then(exec_server::serve_files) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => exit::failed(&anyhow::Error::new(error)),
     }
 }
 

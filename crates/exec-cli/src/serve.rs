@@ -55,10 +55,12 @@ fn configure(args: &ServeArgs) -> anyhow::Result<ExecServerConfig> {
 
 /// The configuration of this user, or the default.
 pub(crate) fn load_config() -> anyhow::Result<ExecServerConfig> {
-    match config_home(|name| std::env::var_os(name).map(PathBuf::from)) {
-        Some(home) => ExecServerConfig::load(&home).context("cannot use the configuration"),
-        None => Ok(ExecServerConfig::default()),
-    }
+    let mut config = match config_home(|name| std::env::var_os(name).map(PathBuf::from)) {
+        Some(home) => ExecServerConfig::load(&home).context("cannot use the configuration")?,
+        None => ExecServerConfig::default(),
+    };
+    config.file_worker = std::env::current_exe().ok();
+    Ok(config)
 }
 
 fn auth_flags(args: ServeArgs) -> WsAuthFlags {

@@ -79,3 +79,8 @@ async fn a_command_ends_with_its_session() -> Result<()> {
     })
     .await
 }
+
+#[tokio::test]
+async fn a_patch_is_applied_inside_its_sandbox() -> Result<()> {
+    play("30", scenarios::a_patch_is_applied_inside_its_sandbox).await
+}

@@ -13,7 +13,7 @@ pub mod sys;
 mod actor;
 mod deadline;
 mod head_tail;
-mod launch;
+pub mod launch;
 pub mod log;
 pub mod process;
 mod state;

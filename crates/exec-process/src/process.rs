@@ -109,7 +109,8 @@ impl Process {
         keep: Keep,
     ) -> Result<Arc<Self>, Error> {
         spec.env = Environment::new();
-        let (spawned, signals) = launch::start(launch, &spec, containment).await?;
+        let (spawned, signals) =
+            launch::start(launch, spec.stdio.for_child(), spec.limits, containment).await?;
         let confined = Some(Confined::new(keep));
         Self::adopt(id, spec, limits, watcher, spawned, signals, confined)
     }

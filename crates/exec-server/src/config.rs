@@ -36,6 +36,10 @@ pub struct ExecServerConfig {
     pub concurrent_requests: usize,
     /// Whether an unknown notification is only answered, instead of ending the connection.
     pub tolerate_unknown_notifications: bool,
+    /// The program that makes file calls inside a sandbox, by its real path: one that calls
+    /// [`serve_files`](crate::serve_files) when its only argument is
+    /// [`WORKER_ARGUMENT`](crate::WORKER_ARGUMENT). Without one such calls are refused.
+    pub file_worker: Option<PathBuf>,
     /// How commands are confined.
     pub sandbox: SandboxConfig,
     /// What each process may use at most; the default where a request sets no limit.
@@ -66,6 +70,7 @@ impl Default for ExecServerConfig {
             detached_life: DETACHED_LIFE,
             concurrent_requests: CONCURRENT_REQUESTS,
             tolerate_unknown_notifications: false,
+            file_worker: None,
             sandbox: SandboxConfig::default(),
             limits: Limits::default(),
         }

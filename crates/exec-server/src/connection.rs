@@ -48,7 +48,7 @@ pub(crate) async fn serve(server: Arc<Server>, transport: Connection) {
     // Ends too when the server is gone.
     let stop = Box::pin(async move { drop(stopped.wait_for(|stop| *stop).await) });
     let (to_me, from_session) = mpsc::channel(4);
-    let (scope, notices) = Scope::new(&server);
+    let (scope, notices) = Scope::new(server.missing.clone());
     let mut served = Served {
         requests: Requests::new(server.config.concurrent_requests),
         handshake: Handshake::new(server.clone(), to_me, scope),

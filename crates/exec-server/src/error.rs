@@ -31,6 +31,13 @@ pub(crate) enum Error {
     ForeignPermission(PathUriError),
     #[error("sandbox intent cannot be enforced on this executor")]
     CannotConfine,
+    #[error("sandbox context has symbolic entries but no cwd")]
+    NoPolicyCwd,
+    /// What a confined worker answered.
+    #[error("{}", .0.message)]
+    Inside(RpcError),
+    #[error("the sandboxed file worker failed: {0}")]
+    Worker(String),
     #[error("sandbox intent cannot be enforced on this executor: {0}")]
     NoEngine(String),
     #[error("sandbox intent cannot be enforced on this executor: it has no managed network")]
@@ -84,6 +91,7 @@ impl From<&Error> for RpcError {
             | Error::ForeignCwd { .. }
             | Error::ForeignPermission(_)
             | Error::CannotConfine
+            | Error::NoPolicyCwd
             | Error::NoEngine(_)
             | Error::NoManagedNetwork
             | Error::NoMxc
@@ -104,6 +112,7 @@ impl From<&Error> for RpcError {
             | Error::TerminalHasNoEof(_)
             | Error::ForeignPath(_) => code::INVALID_REQUEST,
             Error::Refused(refusal) => refusal.code(),
+            Error::Inside(error) => error.code,
             Error::SessionAttached(_) => code::SESSION_ATTACHED,
             Error::File(error) => match error.kind() {
                 exec_fs::ErrorKind::NotFound => code::NOT_FOUND,
@@ -119,9 +128,11 @@ impl From<&Error> for RpcError {
                 exec_environment::ErrorKind::Request => code::INVALID_REQUEST,
                 exec_environment::ErrorKind::Failed => code::INTERNAL,
             },
-            Error::Process(_) | Error::Unprotected(_) | Error::AnswerTooLarge | Error::Internal => {
-                code::INTERNAL
-            }
+            Error::Process(_)
+            | Error::Unprotected(_)
+            | Error::Worker(_)
+            | Error::AnswerTooLarge
+            | Error::Internal => code::INTERNAL,
         };
         RpcError { code, message: error.to_string() }
     }

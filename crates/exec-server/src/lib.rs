@@ -27,6 +27,7 @@ pub mod listen;
 pub mod server;
 
 mod blocking;
+mod confined;
 mod connection;
 mod discovery;
 mod dispatch;
@@ -44,5 +45,6 @@ mod session;
 mod table;
 
 pub use config::{ConfigError, ExecServerConfig};
+pub use confined::{WORKER_ARGUMENT, serve_files};
 pub use sandbox::Confinement;
 pub use server::Server;

@@ -24,7 +24,7 @@ use exec_sandbox::linux::probe::{Engine, Facts as HostFacts, Probe, Verdict, cho
 use exec_sandbox::linux::seccomp::Nesting;
 use exec_sandbox::linux::{builtin, landlock_only};
 use exec_sandbox::plan::Plan;
-use exec_sandbox::policy::{Access, Disk, Facts, Host, Kind, Object, Policy};
+use exec_sandbox::policy::{Access, Disk, Facts, Host, Kind, Object, Policy, Remembered};
 
 use crate::config::SandboxConfig;
 use crate::error::Error;
@@ -118,8 +118,7 @@ impl Sandbox {
         facts: &Facts,
     ) -> Result<Option<Confinement>, Error> {
         let disk = Disk::until(Instant::now() + RESOLVE_TIME_MAX);
-        let host =
-            Seen { disk, registry: self.registry.get().and_then(|known| known.as_ref().ok()) };
+        let host = Remembered::new(Seen { disk, registry: self.registry().ok() });
         let policy = Policy::resolve(context, facts, &host)?;
         let plan = Plan::build(&policy, &host)?;
         Ok(plan.confines().then_some(Confinement { policy, plan }))
@@ -197,6 +196,18 @@ impl Sandbox {
         self.command(spec, Counted::User, |command, options| {
             landlock_only::launch(&ruleset, plan, command, options)
         })
+    }
+
+    /// What a policy has to know where there is no command, but only file calls.
+    pub(crate) fn facts_without_command(&self) -> Facts {
+        let tmpdir = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty());
+        Facts {
+            cwd: PathBuf::from("/"),
+            tmpdir: tmpdir.map(PathBuf::from),
+            home: self.home.clone(),
+            hidden: vec![self.state.clone()],
+            readable: Vec::new(),
+        }
     }
 
     /// Makes a confined command ready to be started.

@@ -13,7 +13,9 @@ use exec_transport::Connection;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
+use crate::blocking::Place;
 use crate::config::ExecServerConfig;
+use crate::confined::Confined;
 use crate::connection;
 use crate::environment;
 use crate::error::Error;
@@ -35,7 +37,9 @@ pub struct Server {
     /// Makes HTTP requests; costs nothing until the first.
     pub(crate) http: HttpClient,
     /// File calls at once, for all connections.
-    pub(crate) file_calls: Semaphore,
+    pub(crate) file_calls: Place,
+    /// File calls that are made inside a sandbox.
+    pub(crate) confined: Confined,
     sessions: Mutex<Sessions>,
     stop: watch::Sender<bool>,
 }
@@ -63,7 +67,8 @@ impl Server {
             containment,
             missing: MissingHub::new(),
             http: HttpClient::default(),
-            file_calls: Semaphore::new(FILE_CALLS_MAX),
+            file_calls: Place::Threads(Arc::new(Semaphore::new(FILE_CALLS_MAX))),
+            confined: Confined::default(),
             sessions: Mutex::new(Sessions::default()),
             stop: watch::Sender::new(false),
         })
@@ -87,6 +92,7 @@ impl Server {
                 process.wait_closed(Some(left)).await;
             }
         }
+        self.confined.end();
         self.containment.kill_all();
     }
 
@@ -94,7 +100,12 @@ impl Server {
     pub(crate) async fn environment(&self) -> EnvironmentInfo {
         let sandbox = self.sandbox.clone();
         let described = tokio::task::spawn_blocking(move || sandbox.describe()).await;
-        EnvironmentInfo { sandbox: described.ok(), ..self.environment.clone() }
+        let mut info = EnvironmentInfo { sandbox: described.ok(), ..self.environment.clone() };
+        let engine = info.sandbox.as_ref().and_then(|sandbox| sandbox.engine.as_ref());
+        let confines_files = engine.is_some() && self.config.file_worker.is_some();
+        info.capabilities.sandboxed_file_streaming = confines_files;
+        info.capabilities.capability_discovery_sandbox = confines_files;
+        info
     }
 
     /// What would be enforced for such a start, if anything. Looks at the disk, starts nothing.

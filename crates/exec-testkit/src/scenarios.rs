@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::codex_exec::{CodexRun, Executor, Outcome};
+use crate::codex_exec::{CodexRun, Executor, Outcome, SandboxMode};
 use crate::leaks::{is_alive, marked, wait_until};
 use crate::model::{ScriptedModel, ToolOutput, Turn};
 use crate::server::ServerUnderTest;
@@ -165,6 +165,45 @@ pub async fn a_patch_is_applied_by_the_executor(scene: &Scene<'_>) -> Result<()>
     ensure!(last == Some("one\nzwei\n"), "the patch is not in the file: {outcome:#?}");
     ensure!(!tap.calls("fs/writeFile").is_empty(), "the patch did not pass through the executor");
     ensure!(!tap.calls("fs/remove").is_empty(), "the file was not removed by the executor");
+    Ok(())
+}
+
+/// In workspace-write mode every file call of a patch carries its sandbox, and is granted what the
+/// workspace grants; nothing is left of the sandbox.
+pub async fn a_patch_is_applied_inside_its_sandbox(scene: &Scene<'_>) -> Result<()> {
+    let cwd = tempfile::tempdir()?;
+    let server = scene.start_executor(Listen::WebSocket, cwd.path(), "")?;
+    let tap = WireTap::start(server.url()).await?;
+    let script = vec![
+        Turn::patch(
+            "*** Begin Patch\n*** Add File: notes/deep/a.txt\n+one\n+two\n\
+             *** Add File: gone.txt\n+x\n*** End Patch",
+        ),
+        Turn::patch(
+            "*** Begin Patch\n*** Update File: notes/deep/a.txt\n@@\n one\n-two\n+zwei\n\
+             *** Delete File: gone.txt\n*** End Patch",
+        ),
+        Turn::say("done"),
+    ];
+    let model = ScriptedModel::start(script).await?;
+    let executor = Executor::Url(tap.url().to_owned());
+    let mut run = CodexRun::new(scene.codex, executor, cwd.path(), model);
+    run.sandbox = SandboxMode::WorkspaceWrite;
+    let outcome = run.finish().await?;
+    ensure!(outcome.status.success(), "codex failed: {outcome:#?}");
+    let patched = std::fs::read_to_string(cwd.path().join("notes/deep/a.txt"))?;
+    ensure!(patched == "one\nzwei\n", "the patch is not in the file: {patched:?} {outcome:#?}");
+    ensure!(!cwd.path().join("gone.txt").exists(), "the file was not removed");
+    let writes = tap.calls("fs/writeFile");
+    ensure!(!writes.is_empty(), "the patch did not pass through the executor");
+    for write in writes {
+        let sandbox = &write.message["params"]["sandbox"];
+        ensure!(sandbox.is_object(), "a file call without its sandbox: {}", write.message);
+    }
+    let mut left: Vec<_> =
+        std::fs::read_dir(cwd.path())?.flatten().map(|e| e.file_name()).collect();
+    left.sort();
+    ensure!(left == ["notes"], "something was left in the workspace: {left:?}");
     Ok(())
 }
 

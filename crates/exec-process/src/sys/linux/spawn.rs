@@ -58,9 +58,10 @@ pub struct Spawned {
     /// Where to write its input: with [`ChildStdio::Pipes`] only, and only if asked for.
     pub stdin: Option<OwnedFd>,
     /// Its output; with [`ChildStdio::Pty`] the terminal's master, for reading and writing. A master
-    /// answers reads with EIO once no process has the terminal open any more.
+    /// answers reads with EIO once no process has the terminal open any more. With
+    /// [`ChildStdio::Socket`] the other end of its stdin.
     pub stdout: Option<OwnedFd>,
-    /// Its error output: with [`ChildStdio::Pipes`] only.
+    /// Its error output, unless it has a terminal; with [`ChildStdio::Socket`] its output too.
     pub stderr: Option<OwnedFd>,
     /// Kills it and every descendant of it.
     pub group: ContainedGroup,
