@@ -17,6 +17,7 @@ mod bare;
 mod report;
 
 mod e2e;
+mod launch;
 mod micro;
 
 use std::path::PathBuf;
@@ -35,6 +36,8 @@ struct Cli {
 enum Command {
     /// Measure servers end to end, and the bare operating system where it has an equivalent.
     E2e(E2eArgs),
+    /// Measure the start of a command, bare, confined by us, and confined by bubblewrap.
+    Launch(LaunchArgs),
     /// Measure the building blocks: nanoseconds for each operation.
     Micro(MicroArgs),
 }
@@ -69,6 +72,16 @@ struct E2eArgs {
 }
 
 #[derive(Debug, Args)]
+struct LaunchArgs {
+    /// How often each is started, in turns.
+    #[arg(long, value_name = "COUNT", default_value_t = 300)]
+    rounds: u32,
+    /// Write the table there too: between its markers, if the file has some.
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 struct MicroArgs {
     /// Write the table there too: between its markers, if the file has some.
     #[arg(long, value_name = "FILE")]
@@ -85,6 +98,7 @@ fn parse_scale(text: &str) -> Result<f64, String> {
 fn main() -> anyhow::Result<()> {
     let (name, text, file) = match Cli::parse().command {
         Command::E2e(args) => ("e2e", e2e::run(&args)?, args.markdown),
+        Command::Launch(args) => ("launch", launch::run(args.rounds)?, args.markdown),
         Command::Micro(args) => ("micro", micro::run()?, args.markdown),
     };
     print!("{text}");

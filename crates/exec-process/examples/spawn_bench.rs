@@ -121,6 +121,7 @@ fn spawn(argv: &[&str], containment: &Containment) -> Spawned {
         cwd: c"/",
         stdio: ChildStdio::Pipes { stdin: false },
         containment,
+        limits: Default::default(),
         launch: None,
     })
     .expect("the program starts")

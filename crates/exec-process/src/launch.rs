@@ -11,7 +11,8 @@ use tokio::io::Interest;
 
 use crate::actor;
 use crate::error::Error;
-use crate::sys::{self, ChildStdio, Containment, Spawned};
+use crate::spec::Spec;
+use crate::sys::{self, Containment, Spawned};
 
 /// How long setting up may take. It is a matter of milliseconds, unless a file system hangs.
 const SET_UP_TIME_MAX: Duration = Duration::from_secs(10);
@@ -20,7 +21,7 @@ const SET_UP_TIME_MAX: Duration = Duration::from_secs(10);
 /// through another process, that one.
 pub(crate) async fn start(
     launch: Launch,
-    stdio: ChildStdio,
+    spec: &Spec,
     containment: &Containment,
 ) -> Result<(Spawned, Option<OwnedFd>), Error> {
     let program = match &launch.program {
@@ -32,8 +33,9 @@ pub(crate) async fn start(
         program,
         env: &[],
         cwd: c"/",
-        stdio,
+        stdio: spec.stdio.for_child(),
         containment,
+        limits: spec.limits,
         launch: Some(&launch),
     })
     .map_err(|source| confine("make namespaces for it", source))?;

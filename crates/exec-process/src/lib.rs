@@ -6,6 +6,7 @@
 
 pub mod env;
 pub mod error;
+pub mod limits;
 pub mod spec;
 pub mod sys;
 
@@ -18,6 +19,7 @@ mod state;
 mod stdin;
 
 pub use error::Error;
+pub use limits::Limits;
 pub use process::{Process, Watcher};
 pub use spec::{Spec, Stdio};
 pub use state::Keep;

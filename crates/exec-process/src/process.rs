@@ -84,6 +84,7 @@ impl Process {
             cwd: &strings.cwd,
             stdio: spec.stdio.for_child(),
             containment,
+            limits: spec.limits,
             launch: None,
         })
         .map_err(Error::Spawn)?;
@@ -103,7 +104,7 @@ impl Process {
         keep: Keep,
     ) -> Result<Arc<Self>, Error> {
         spec.env = Environment::new();
-        let (spawned, signals) = launch::start(launch, spec.stdio.for_child(), containment).await?;
+        let (spawned, signals) = launch::start(launch, &spec, containment).await?;
         let confined = Some(Confined::new(keep));
         Self::adopt(id, spec, limits, watcher, spawned, signals, confined)
     }

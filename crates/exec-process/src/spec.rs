@@ -8,6 +8,7 @@ use exec_protocol::process::TerminalSize;
 
 use crate::env::Environment;
 use crate::error::Error;
+use crate::limits::Limits;
 use crate::sys::ChildStdio;
 
 /// Where the C library looks when there is no `PATH`.
@@ -26,6 +27,8 @@ pub struct Spec {
     pub env: Environment,
     /// What its descriptors 0 to 2 are.
     pub stdio: Stdio,
+    /// What it may use.
+    pub limits: Limits,
 }
 
 /// What a child's descriptors 0 to 2 are.
@@ -118,6 +121,7 @@ mod tests {
             cwd: "/".into(),
             env: path.map(|path| ("PATH".into(), path.into())).into_iter().collect(),
             stdio: Stdio::Pipes { stdin: false },
+            limits: Limits::default(),
         }
     }
 

@@ -6,10 +6,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::time::Duration;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 
 use exec_process::log::{Event, Exit, LogLimits, OutputLog, ReadPage};
+use exec_process::sys::Usage;
 use exec_protocol::process::Stream;
 
 const SEEDS: u64 = 6_000;
@@ -17,7 +20,7 @@ const STEPS: usize = 120;
 const EXIT: Exit = Exit {
     code: 7,
     sandbox_denied: false,
-    usage: exec_process::sys::Usage { cpu: std::time::Duration::ZERO, memory_bytes_max: 0 },
+    usage: Usage { cpu: Duration::ZERO, memory_bytes_max: 0 },
 };
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use exec_process::{Process, Spec, Stdio, env};
+use exec_process::{Limits, Process, Spec, Stdio, env};
 use exec_protocol::bytes::Base64Bytes;
 use exec_protocol::id::ProcessId;
 use exec_protocol::methods::{self, NoParams, Notice};
@@ -60,6 +60,7 @@ async fn launch(caller: &Caller, mut params: StartParams) -> Result<StartResult,
         argv: params.argv,
         arg0: params.arg0,
         cwd,
+        limits: Limits::default(),
     };
     let server = &caller.server;
     let claim = Claim::new(caller, &process_id)?;

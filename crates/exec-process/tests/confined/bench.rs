@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use exec_process::log::LogLimits;
 use exec_process::sys::Containment;
-use exec_process::{Error, Process, Spec, Stdio, Watcher};
+use exec_process::{Error, Limits, Process, Spec, Stdio, Watcher};
 use exec_protocol::id::ProcessId;
 use exec_protocol::process::{Stream, TerminalSize};
 use exec_sandbox::launch::{Command, Failure, Launch};
@@ -34,6 +34,7 @@ pub(crate) struct Bench {
     pub(crate) plan: Plan,
     pub(crate) terminal: bool,
     pub(crate) stdin: bool,
+    pub(crate) limits: Limits,
 }
 
 /// How a command ended.
@@ -63,7 +64,13 @@ impl Bench {
             filter: Filter::None,
             cwd: "/".into(),
         };
-        Bench { containment: Containment::detect(), plan, terminal: false, stdin: false }
+        Bench {
+            containment: Containment::detect(),
+            plan,
+            terminal: false,
+            stdin: false,
+            limits: Limits::default(),
+        }
     }
 
     pub(crate) fn view(&mut self) -> &mut View {
@@ -107,6 +114,7 @@ impl Bench {
             } else {
                 Stdio::Pipes { stdin: self.stdin }
             },
+            limits: self.limits,
         }
     }
 

@@ -1,5 +1,7 @@
 //! What a confined command cannot do, whatever it sees.
 
+use exec_process::Limits;
+use exec_process::limits::Counted;
 use exec_process::sys::Containment;
 use exec_sandbox::linux::builtin::Options;
 use exec_sandbox::plan::{Access, Filter, Mount, Network};
@@ -81,13 +83,33 @@ async fn landlock_holds_where_a_mount_does_not() {
 }
 
 async fn limits_are_set() {
-    let limits = [(libc::RLIMIT_NOFILE, 77, 88), (libc::RLIMIT_FSIZE, 4096, 4096)];
+    let mut bench = Bench::read_only();
+    bench.limits = Limits {
+        memory_bytes: Some(64 << 20),
+        processes: Some(20),
+        cpu: Some(std::time::Duration::from_secs(1)),
+        file_bytes: Some(4096),
+        open_files: Some(77),
+    };
+    let limits = bench.limits.as_resource_limits(Counted::OwnNamespace);
     let options = Options { limits: &limits, ..Options::default() };
-    let script = "ulimit -n; ulimit -Hn; head -c 10000 /dev/zero > /dev/shm/x; wc -c < /dev/shm/x";
-    let bench = Bench::read_only();
-    let process = bench.start_with(&["/bin/sh", "-c", script], &options).await.unwrap();
-    let result = ended(&process).await;
-    assert_eq!(result.stdout, "77\n88\n4096\n", "{result:?}");
+    let script = "ulimit -n; ulimit -Hn; ulimit -d; cd $DIR; head -c 10000 /dev/zero > x; wc -c < x; \
+        python3 -c 'bytearray(100 << 20)' 2> /dev/null || echo no memory; \
+        exec python3 -c 'while True: pass'";
+    for confined in [true, false] {
+        let scratch = Scratch::new();
+        let inside = if confined { "/dev/shm".into() } else { scratch.path.display().to_string() };
+        let script = script.replace("$DIR", &inside);
+        let argv = ["/bin/sh", "-c", &script];
+        let process = match confined {
+            true => bench.start_with(&argv, &options).await.unwrap(),
+            false => bench.start_bare(&argv).unwrap(),
+        };
+        let result = ended(&process).await;
+        assert_eq!(result.stdout, "77\n77\n65536\n4096\nno memory\n", "{confined} {result:?}");
+        // SIGXCPU, after the second that it may take.
+        assert_eq!(result.code, 128 + 24, "{confined} {result:?}");
+    }
 }
 
 async fn every_containment_holds_it() {

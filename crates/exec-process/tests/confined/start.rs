@@ -156,8 +156,8 @@ async fn sixteen_at_once() {
         async move { bench.shell(&format!("echo {number}; exit {number}")).await }
     });
     let results = futures_util::future::join_all(runs).await;
-    for (number, result) in results.into_iter().enumerate() {
-        assert_eq!((result.code, result.stdout), (number as i32, format!("{number}\n")));
+    for (number, result) in (0..).zip(results) {
+        assert_eq!((result.code, result.stdout), (number, format!("{number}\n")));
     }
 }
 

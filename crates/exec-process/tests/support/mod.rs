@@ -100,6 +100,7 @@ impl<'a> Start<'a> {
             cwd: &CString::new(self.cwd).unwrap(),
             stdio: self.stdio,
             containment,
+            limits: Default::default(),
             launch: None,
         })
     }

@@ -20,7 +20,8 @@ pub(super) fn keep_over_exec(set: u64) -> Result<(), Errno> {
     }
     let mut sets: Sets = [0; 6];
     transfer(libc::SYS_capget, &mut sets)?;
-    let halves = [(set & u64::from(u32::MAX)) as u32, (set >> 32) as u32];
+    let [a, b, c, d, e, f, g, h] = set.to_le_bytes();
+    let halves = [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])];
     for (place, half) in INHERITABLE.into_iter().zip(halves) {
         sets[place] |= half;
     }

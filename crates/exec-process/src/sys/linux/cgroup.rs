@@ -69,6 +69,7 @@ impl CgroupTree {
         make_dir(libc::AT_FDCWD, &path)?;
         let made = open_dir(libc::AT_FDCWD, &path).and_then(|top| {
             lock(top.as_fd())?;
+            enable_controllers(top.as_fd());
             let (next, shelf) = (AtomicU32::new(0), Mutex::default());
             let tree = CgroupTree { path: path.clone(), top, next, shelf, idle_max };
             tree.probe()?;
@@ -145,6 +146,13 @@ impl CgroupTree {
             // What is left goes with the branch.
             raw::remove_dir_at(top, &name).ok();
         }
+    }
+
+    /// Writes a number to a file of a directory.
+    pub(super) fn set(&self, number: u32, name: &str, value: u64) -> io::Result<()> {
+        let path = file(number, name);
+        let opened = raw_result(raw::open_at(self.top.as_raw_fd(), &path, libc::O_WRONLY))?;
+        raw_result(raw::write(opened.as_fd(), value.to_string().as_bytes())).map(drop)
     }
 
     /// Kills every process in a directory and below.
@@ -270,6 +278,17 @@ fn remove_abandoned(own: &Path) {
         kill_at(top.as_raw_fd(), c"cgroup.kill").ok();
         dirents::remove_subdirs(top.as_fd(), DEPTH_MAX);
         raw::remove_dir_at(own.as_fd(), name).ok();
+    }
+}
+
+/// Lets directories below have limits, where the hierarchy above allows it. One at a time: one that
+/// is missing would spoil the others.
+fn enable_controllers(top: BorrowedFd<'_>) {
+    for controller in [&b"+memory"[..], b"+pids"] {
+        // Without a controller there is no such limit, and `limits.rs` says what holds then.
+        raw::open_at(top.as_raw_fd(), c"cgroup.subtree_control", libc::O_WRONLY)
+            .and_then(|control| raw::write(control.as_fd(), controller))
+            .ok();
     }
 }
 

@@ -39,6 +39,8 @@ pub(super) struct ChildPlan<'a> {
     pub(super) tag: Option<u64>,
     /// Its limit on descriptors, if not the server's.
     pub(super) descriptor_limit: Option<[u64; 2]>,
+    /// Its other limits: resource, soft, hard.
+    pub(super) limits: &'a [(u32, u64, u64)],
     pub(super) reset_signals: u64,
     /// How far the child came, written by it: `NOT_RUN`, 0 when it went on to its program, or what
     /// went wrong.
@@ -84,6 +86,9 @@ fn prepare(plan: &ChildPlan<'_>) -> Result<(), Errno> {
     }
     if let Some(limit) = plan.descriptor_limit {
         descriptors::set(limit)?;
+    }
+    for &(resource, soft, hard) in plan.limits {
+        descriptors::set_limit(resource, [soft, hard])?;
     }
     raw::change_dir(plan.cwd)?;
     capabilities::keep_over_exec(plan.capabilities)?;

@@ -17,6 +17,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use crate::limits::Limits;
+
 use super::cgroup::CgroupTree;
 use super::cgroup_mount;
 use super::guardian::Guardian;
@@ -219,6 +221,21 @@ impl ContainedGroup {
             (Place::Cgroup(number), Some(tree)) => tree.is_empty(number),
             (Place::Cgroup(_), None) => true,
             (Place::Tag(tag), _) => sweep::is_empty(Tags::one(tag)),
+        }
+    }
+
+    /// Limits its members together, as far as the cgroup has controllers for it. It is not used again.
+    pub(super) fn limit(&self, limits: &Limits) {
+        if let (Place::Cgroup(number), Some(tree)) = (self.place, &self.shared.cgroups) {
+            for (file, limit) in
+                [("/memory.max", limits.memory_bytes), ("/pids.max", limits.processes)]
+            {
+                if let Some(limit) = limit
+                    && tree.set(number, file, limit).is_ok()
+                {
+                    self.is_spent.store(true, Ordering::Relaxed);
+                }
+            }
         }
     }
 

@@ -40,9 +40,14 @@ pub(super) fn for_children() -> Option<[u64; 2]> {
 }
 
 /// Sets the limit of the calling process. Runs in the child: allocates and locks nothing.
-pub(super) fn set([soft, hard]: [u64; 2]) -> Result<(), Errno> {
+pub(super) fn set(limit: [u64; 2]) -> Result<(), Errno> {
+    set_limit(libc::RLIMIT_NOFILE, limit)
+}
+
+/// Sets any limit of the calling process. Runs in the child: allocates and locks nothing.
+pub(super) fn set_limit(resource: u32, [soft, hard]: [u64; 2]) -> Result<(), Errno> {
     let limit = libc::rlimit64 { rlim_cur: soft, rlim_max: hard };
-    let args = [0, libc::RLIMIT_NOFILE as usize, (&raw const limit).addr(), 0, 0, 0];
+    let args = [0, resource as usize, (&raw const limit).addr(), 0, 0, 0];
     // SAFETY: the call reads one limit.
     unsafe { raw::syscall(libc::SYS_prlimit64, args) }.map(drop)
 }

@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use exec_sandbox::launch::{Launch, Program};
 
+use crate::limits::{Counted, Limits};
+
 use super::child::{self, ChildPlan};
 use super::clone::{self, CloneCall, Cloned};
 use super::containment::{ContainedGroup, Containment};
@@ -37,6 +39,8 @@ pub struct SpawnRequest<'a> {
     pub stdio: ChildStdio,
     /// Who answers for its end.
     pub containment: &'a Containment,
+    /// What it may use. With a launch, resource limits are that one's to set: it knows better when.
+    pub limits: Limits,
     /// How the program is started, if not as the server's equal: the descriptors it gets besides, the
     /// namespaces it is in, and the open file that is executed instead of `program`.
     pub launch: Option<&'a Launch>,
@@ -77,6 +81,10 @@ pub fn spawn(request: &SpawnRequest<'_>) -> io::Result<Spawned> {
     let stdio = Stdio::open(request.stdio)?;
     let (argv, env) = (pointers(request.argv), pointers(request.env));
     let launch = request.launch;
+    let limits = match launch {
+        Some(_) => Vec::new(),
+        None => request.limits.as_resource_limits(Counted::User),
+    };
     let mut plan = ChildPlan {
         candidates: request.program,
         program: launch.and_then(|launch| match &launch.program {
@@ -94,10 +102,11 @@ pub fn spawn(request: &SpawnRequest<'_>) -> io::Result<Spawned> {
         server_pid: std::process::id().cast_signed(),
         tag: None,
         descriptor_limit: descriptors::for_children(),
+        limits: &limits,
         reset_signals: 0,
         outcome: AtomicI32::new(child::NOT_RUN),
     };
-    let (child, group) = place(&mut plan, request.containment)?;
+    let (child, group) = place(&mut plan, request.containment, &request.limits)?;
     let errno = plan.outcome.load(Ordering::Relaxed);
     if errno > 0 {
         wait::wait_for_end(child.pidfd.as_fd())?;
@@ -114,9 +123,11 @@ const CGROUP_ATTEMPTS: usize = 2;
 fn place(
     plan: &mut ChildPlan<'_>,
     containment: &Containment,
+    limits: &Limits,
 ) -> io::Result<(Cloned, ContainedGroup)> {
     for _ in 0..CGROUP_ATTEMPTS {
         let Some((group, directory)) = containment.admit_to_cgroup() else { break };
+        group.limit(limits);
         match launch(plan, CloneCall::Clone3 { cgroup: Some(directory.as_fd()) }) {
             Ok(child) if plan.outcome.load(Ordering::Relaxed) != child::NOT_RUN => {
                 return Ok((child, group));
@@ -202,6 +213,7 @@ mod tests {
             server_pid: std::process::id().cast_signed(),
             tag: None,
             descriptor_limit: None,
+            limits: &[],
             reset_signals: 0,
             outcome: AtomicI32::new(child::NOT_RUN),
         };
