@@ -11,6 +11,7 @@ use exec_protocol::path_uri::PathUri;
 use exec_protocol::process::*;
 use exec_protocol::sandbox::SandboxContext;
 use exec_sandbox::launch::Launch;
+use exec_sandbox::linux::placeholders::Held;
 use std::sync::Arc;
 
 use crate::blocking::blocking;
@@ -64,9 +65,9 @@ async fn launch(caller: &Caller, mut params: StartParams) -> Result<StartResult,
     };
     let server = &caller.server;
     let claim = Claim::new(caller, &process_id)?;
-    let (spec, launch) = match context {
+    let (spec, launch, keep) = match context {
         Some(context) => confine(caller, context, spec).await?,
-        None => (spec, None),
+        None => (spec, None, None),
     };
     let limits = log_limits(server.config.retained_output_bytes);
     let watcher = Arc::new(SessionWatch(Arc::downgrade(&caller.session)));
@@ -77,7 +78,7 @@ async fn launch(caller: &Caller, mut params: StartParams) -> Result<StartResult,
     let id = process_id.clone();
     let process = match launch {
         Some(launch) => {
-            let keep = Box::new(());
+            let keep = Box::new(keep);
             Process::launch(id, spec, launch, limits, &server.containment, watcher, keep).await?
         }
         None => Process::start(id, spec, limits, &server.containment, watcher)?,
@@ -87,20 +88,31 @@ async fn launch(caller: &Caller, mut params: StartParams) -> Result<StartResult,
     Ok(StartResult { process_id, sandbox_type: Some(sandbox_type) })
 }
 
+/// Plans that are made for one command when the disk changes under each.
+const PLANS_MAX: usize = 5;
+
 /// Binds the intent to this host, where looking at the disk delays nobody.
 async fn confine(
     caller: &Caller,
     context: SandboxContext,
     spec: Spec,
-) -> Result<(Spec, Option<Launch>), Error> {
+) -> Result<(Spec, Option<Launch>, Option<Held>), Error> {
     if !context.restricts() {
-        return Ok((spec, None));
+        return Ok((spec, None, None));
     }
     let sandbox = caller.server.sandbox.clone();
     blocking(caller, move |_| {
-        let confinement = sandbox.confinement(&context, &sandbox.facts_of(&spec))?;
-        let launch = confinement.map(|it| sandbox.launch(&it.plan, &spec)).transpose()?;
-        Ok((spec, launch))
+        for _ in 0..PLANS_MAX {
+            let confinement = sandbox.confinement(&context, &sandbox.facts_of(&spec))?;
+            let Some(mut plan) = confinement.map(|it| it.plan) else {
+                return Ok((spec, None, None));
+            };
+            if let Some(held) = sandbox.hold(&mut plan)? {
+                let launch = sandbox.launch(&plan, &spec)?;
+                return Ok((spec, Some(launch), held));
+            }
+        }
+        Err(Error::CannotConfine)
     })
     .await
 }

@@ -53,7 +53,7 @@ const NEW_USER: i32 = 0x1000_0000;
 
 /// For a run without a sandbox: what is changed is changed for nobody else.
 pub(crate) fn take_private_namespaces() {
-    let own = NEW_NS | NEW_UTS | NEW_IPC;
+    let own = NEW_NS | NEW_UTS;
     // SAFETY: both take numbers or C strings only; there is one thread.
     unsafe {
         if unshare(own) < 0 && unshare(own | NEW_USER) < 0 {

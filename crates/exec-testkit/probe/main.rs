@@ -2,8 +2,8 @@
 //!
 //! `probe NAME [ARGUMENT…]` prints `DID` and ends with 0 when the system let it; prints the error's
 //! number and ends with 1 when not; 2 means that the attempt could not be made. What succeeds is
-//! undone at once or harms nobody. With `PROBE_PRIVATE` it first takes mounts, host name and IPC of
-//! its own, so that it can be tried without a sandbox.
+//! undone at once or harms nobody. With `PROBE_PRIVATE` it first takes mounts and a host name of its
+//! own, so that it can be tried without a sandbox.
 
 mod files;
 mod kernel;
