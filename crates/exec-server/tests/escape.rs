@@ -11,8 +11,12 @@ mod support;
 mod attempt;
 #[path = "escape/host.rs"]
 mod host;
+#[path = "escape/lifetimes.rs"]
+mod lifetimes;
 #[path = "escape/policy.rs"]
 mod policy;
+#[path = "escape/refusals.rs"]
+mod refusals;
 #[path = "escape/serving.rs"]
 mod serving;
 #[path = "escape/table_files.rs"]
@@ -28,17 +32,19 @@ mod world;
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use exec_sandbox::linux::probe::Engine;
 use exec_testkit::leaks;
-use futures_util::StreamExt as _;
 
 use attempt::{Attempt, Free, Stage};
 use host::Host;
 use serving::{RealServer, Role, play_if_told};
 
-/// Attempts under way at once.
-const AT_ONCE: usize = 6;
+/// Attempts under way at once, each in a thread of its own: they wait for the disk most of the time.
+const AT_ONCE: usize = 8;
 
 fn attempts() -> Vec<&'static Attempt> {
     let tables = [
@@ -94,9 +100,31 @@ fn role(engine: Engine, ordinary: bool) -> Role {
     Role { engine, ordinary, forbidden: false }
 }
 
-/// The test that runs, by the name that libtest knows it by.
+/// Not in a `tokio::test`, within which the role of a server could not start a runtime.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+/// Makes attempts side by side.
+fn play_all<'a, T: Send>(
+    attempts: &[&'a Attempt],
+    play: impl AsyncFn(&'a Attempt) -> T + Sync,
+) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                block_on(async {
+                    while let Some(attempt) = attempts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let result = play(attempt).await;
+                        results.lock().unwrap().push(result);
+                    }
+                });
+            });
+        }
+    });
+    results.into_inner().unwrap()
 }
 
 /// All attempts in the sandbox.
@@ -113,23 +141,17 @@ fn check_confined(test: &str, role: Role) {
     let server = RealServer::start(test, role);
     let stage = Stage { host: &host, server: &server, probe };
     let attempts = attempts();
-    let objections: Vec<String> = block_on(async {
-        // The first finds out what the host can do, and opens what the server keeps open.
-        stage.play(attempts[0], true).await;
-        let before = leaks::descriptor_count(server.pid()).unwrap();
-        let plays = attempts.iter().map(|attempt| {
-            let stage = &stage;
-            async move { stage.play(attempt, true).await.objection(attempt) }
-        });
-        let objections: Vec<Option<String>> =
-            futures_util::stream::iter(plays).buffer_unordered(AT_ONCE).collect().await;
-        support::eventually("no descriptor is lost", || {
-            leaks::descriptor_count(server.pid()).unwrap() <= before
-        })
-        .await;
-        objections.into_iter().flatten().collect()
+    // The first finds out what the host can do, and opens what the server keeps open.
+    block_on(stage.play(attempts[0], true));
+    let before = leaks::descriptor_count(server.pid()).unwrap();
+    let objections = play_all(&attempts, async |attempt| {
+        stage.play(attempt, true).await.objection(attempt, role)
     });
+    let objections: Vec<String> = objections.into_iter().flatten().collect();
     assert!(objections.is_empty(), "{}\n{} rows", objections.join("\n"), objections.len());
+    block_on(support::eventually("no descriptor is lost", || {
+        leaks::descriptor_count(server.pid()).unwrap() <= before
+    }));
     assert_eq!(std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap(), name);
     let after = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert_eq!(mounts, after, "no mount of the host has changed");
@@ -152,12 +174,9 @@ fn check_free(test: &str, role: Role) {
     let stage = Stage { host: &host, server: &server, probe };
     let attempts = attempts();
     let tried = attempts.iter().filter(|attempt| attempt.free != Free::NotTried);
-    let results: Vec<(Option<String>, bool)> = block_on(async {
-        let plays = tried.map(|attempt| {
-            let stage = &stage;
-            async move { stage.play(attempt, false).await.free_objection(attempt) }
-        });
-        futures_util::stream::iter(plays).buffer_unordered(AT_ONCE).collect().await
+    let tried: Vec<&Attempt> = tried.copied().collect();
+    let results = play_all(&tried, async |attempt| {
+        stage.play(attempt, false).await.free_objection(attempt)
     });
     let through = results.iter().filter(|(_, through)| *through).count();
     let objections: Vec<&String> = results.iter().filter_map(|(wrong, _)| wrong.as_ref()).collect();

@@ -1,8 +1,12 @@
 //! The real server in a process of its own: this test binary again, which then plays a server, with
 //! one engine, as root or as an ordinary user, with user namespaces or without.
 
-use std::io::{BufRead as _, BufReader};
+use std::fs;
+use std::io::{self, BufRead as _, BufReader};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use exec_sandbox::linux::probe::Engine;
 use exec_server::ExecServerConfig;
@@ -44,7 +48,7 @@ pub struct RealServer {
     process: Child,
     pub url: String,
     pub role: Role,
-    _home: tempfile::TempDir,
+    home: Arc<tempfile::TempDir>,
 }
 
 impl RealServer {
@@ -54,7 +58,22 @@ impl RealServer {
         if role.ordinary {
             give(home.path(), NOBODY);
         }
-        let mut process = Command::new(std::env::current_exe().unwrap())
+        Self::start_at(test, role, Arc::new(home))
+    }
+
+    /// Another server of the same kind and home.
+    pub fn again(self, test: &str) -> Self {
+        Self::start_at(test, self.role, self.home.clone())
+    }
+
+    fn start_at(test: &str, role: Role, home: Arc<tempfile::TempDir>) -> Self {
+        // By descriptor: an ordinary user need not be able to reach the file.
+        let program = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+        let mut command = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
+        // SAFETY: between fork and exec there is one thread, and what is done takes numbers and
+        // writes short texts to files of the kernel.
+        unsafe { command.pre_exec(move || become_role(role, program.as_raw_fd())) };
+        let mut process = command
             .args(["--exact", test, "--nocapture", "--test-threads=1"])
             .env(ROLE, role.word())
             .env("HOME", home.path())
@@ -68,7 +87,7 @@ impl RealServer {
         let mut lines =
             BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
         let url = lines.find_map(|line| line.find("ws://").map(|start| line[start..].to_owned()));
-        RealServer { process, url: url.expect("it prints its URL"), role, _home: home }
+        RealServer { process, url: url.expect("it prints its URL"), role, home }
     }
 
     pub fn pid(&self) -> u32 {
@@ -111,12 +130,6 @@ impl RealServer {
 pub fn play_if_told() {
     let Ok(word) = std::env::var(ROLE) else { return };
     let role = Role::parse(&word);
-    if role.ordinary {
-        become_nobody();
-    }
-    if role.forbidden {
-        forbid_user_namespaces();
-    }
     // SAFETY: before there is another thread.
     unsafe { std::env::remove_var(ROLE) };
     let mut config = ExecServerConfig::default();
@@ -127,25 +140,28 @@ pub fn play_if_told() {
     std::process::exit(if served.is_ok() { 0 } else { 1 })
 }
 
-fn become_nobody() {
-    // SAFETY: takes numbers and an empty list only. Afterwards the process may be looked into by its
-    // user again, as one that was started by that user could be.
+/// In the child: becomes who serves, and keeps the program open over the exec.
+fn become_role(role: Role, program: i32) -> io::Result<()> {
+    let done = |result: i32| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+    // SAFETY: takes numbers and an empty list only.
     unsafe {
-        assert_eq!(libc::setgroups(0, std::ptr::null()), 0);
-        assert_eq!(libc::setgid(NOBODY) | libc::setuid(NOBODY), 0);
-        assert_eq!(libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0), 0);
+        if role.ordinary {
+            done(libc::setgroups(0, std::ptr::null()))?;
+            done(libc::setgid(NOBODY))?;
+            done(libc::setuid(NOBODY))?;
+        }
+        // The files in /proc/self are those of the new user only then.
+        done(libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0))?;
+        done(libc::fcntl(program, libc::F_SETFD, 0))?;
+        if !role.forbidden {
+            return Ok(());
+        }
+        let (user, group) = (libc::getuid(), libc::getgid());
+        done(libc::unshare(libc::CLONE_NEWUSER))?;
+        // In a user namespace of its own, whose limit of such namespaces is none.
+        fs::write("/proc/self/setgroups", "deny")?;
+        fs::write("/proc/self/uid_map", format!("0 {user} 1"))?;
+        fs::write("/proc/self/gid_map", format!("0 {group} 1"))?;
+        fs::write("/proc/sys/user/max_user_namespaces", "0")
     }
-}
-
-/// In a user namespace of its own, whose limit of such namespaces is none.
-fn forbid_user_namespaces() {
-    // SAFETY: takes numbers only.
-    let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
-    // SAFETY: there is one thread; takes a number only.
-    let done = unsafe { libc::unshare(libc::CLONE_NEWUSER) };
-    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
-    std::fs::write("/proc/self/setgroups", "deny").unwrap();
-    std::fs::write("/proc/self/uid_map", format!("0 {user} 1")).unwrap();
-    std::fs::write("/proc/self/gid_map", format!("0 {group} 1")).unwrap();
-    std::fs::write("/proc/sys/user/max_user_namespaces", "0").unwrap();
 }

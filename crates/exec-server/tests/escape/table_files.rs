@@ -64,7 +64,7 @@ pub const ATTEMPTS: &[Attempt] = &[
     probe("15: open by handle and write", Workspace, "handle-write $OUT/canary $WS").free(Free::Depends),
     // 10: the workspace itself.
     sh("10: rename the workspace", Workspace, "cd /; mv $WS $WORLD/moved"),
-    sh("10: rename it over something", Workspace, "cd /; mv -T $WORLD/two $WS || mv -T $WS $WORLD/tmp/x"),
+    sh("10: rename it over something", Workspace, "cd /; mv -T $WS $OUT/dir/x"),
     probe("10: exchange the workspace", Workspace, "exchange $WS $OUT"),
     sh("10: remove the workspace", Workspace, "cd /; rm -rf $WS/* $WS/.[a-z]*; rmdir $WS"),
     // 13: rights of files.

@@ -122,7 +122,7 @@ pub const PROCESSES: &[Attempt] = &[
         .works("ws/alive").free(Free::NotTried),
     sh("PID 1: stop it", Workspace, "kill -STOP 1; kill -TSTP 1; sleep 0.05; echo ok > alive").works("ws/alive").free(Free::NotTried),
     sh("48: the policy in an argument", Denies,
-        "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -v -e 'cmdline' | grep -q -e key.pem -e secrets && echo DID").free(Free::Never),
+        "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -v -e 'cmdline' | grep -q -e key.pem -e secrets && echo DID").free(Free::Depends),
     sh("48: the policy in an environment", Denies,
         "cat /proc/1/environ /proc/2/environ 2>/dev/null | tr '\\0' '\\n' | grep -q -e key.pem -e secrets && echo DID").free(Free::Never),
     sh("48: the policy in the mounts", Denies, "grep -q secret: /proc/self/mountinfo && echo DID").free(Free::Never),

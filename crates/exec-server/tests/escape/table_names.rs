@@ -92,7 +92,7 @@ pub const DENIES: &[Attempt] = &[
     sh("38: read in a denied folder", Denies, "cat secrets/key"),
     sh("38: list a denied folder", Denies, "ls secrets | grep key && echo DID"),
     sh("38: search everything", Denies, "grep -rs secret: . $WS /proc/self/root$WS"),
-    sh("38: copy everything", Denies, "cp -r . ../ws/copy; cat copy/key.pem copy/secrets/key copy/app.env"),
+    sh("38: copy everything", Denies, "cp -r . copy; rm -rf copy/dir.env copy/link.env copy/copy; cat copy/key.pem copy/secrets/key copy/app.env"),
     sh("38: pack everything", Denies, "tar cf - . 2>/dev/null | cat"),
     sh("38: write a denied file", Denies, "echo x > key.pem"),
     sh("38: remove a denied file", Denies, "rm -f key.pem"),
@@ -158,6 +158,11 @@ pub const ROOTS: &[Attempt] = &[
     sh("26: TMPDIR below a link that a command left", WorkspaceTemporary, "echo x > $OUT/dir/inner")
         .setup("ln -s ../out ws/t").env(&[("TMPDIR", "$WORLD/ws/t/dir")]).or_refused(),
     sh("26: TMPDIR is .git", WorkspaceTemporary, "echo x > .git/config").env(&[("TMPDIR", "$WORLD/ws/.git")]).or_refused(),
+    sh("26: TMPDIR in .git", WorkspaceTemporary, "echo x > .git/hooks/sample").env(&[("TMPDIR", "$WORLD/ws/.git/hooks")]).or_refused(),
+    sh("26: TMPDIR is where .git points to", WorkspaceTemporary, "echo x > real/config && echo DID").setup(POINTER)
+        .env(&[("TMPDIR", "$WORLD/ws/real")]).or_refused(),
+    sh("26: TMPDIR holds where .git points to", WorkspaceTemporary, "echo x > sub/real/config && echo DID")
+        .setup("mv ws/.git ws/sub/real; echo 'gitdir: sub/real' > ws/.git").env(&[("TMPDIR", "$WORLD/ws/sub")]).or_refused(),
     sh("26: TMPDIR is a file", WorkspaceTemporary, "echo x > $OUT/canary").env(&[("TMPDIR", "$WORLD/out/canary")]).or_refused(),
     sh("26: TMPDIR as it should be", WorkspaceTemporary, "echo x > $TMPDIR/new").env(&[("TMPDIR", "$WORLD/tmp")]).works("tmp/new"),
     sh("26: TMPDIR replaced by a link, next command", WorkspaceTemporary, "rm -r sub && ln -s ../out sub")
@@ -166,8 +171,10 @@ pub const ROOTS: &[Attempt] = &[
     sh("a root in a root is a link that a command left", NestedRoots, "echo x > $OUT/canary")
         .setup("rm -r ws/sub; ln -s ../out ws/sub").or_refused(),
     sh("a root in a root, replaced for the next command", NestedRoots, "rm -r sub && ln -s ../out sub").then("echo x > $OUT/canary").or_refused(),
-    sh("a root that is a link outside of all roots", TwoRoots, "echo x > $WORLD/elsewhere/new && echo x > $OUT/canary")
-        .setup("mkdir elsewhere; rm -r two; ln -s elsewhere two").or_refused(),
+    sh("a root that is a link outside of all roots", TwoRoots, "echo x > $WORLD/two/new")
+        .setup("mkdir elsewhere; rm -r two; ln -s elsewhere two").works("elsewhere/new"),
+    sh("beside a root that is a link", TwoRoots, "echo x > $WORLD/elsewhere/../out/canary; rm $WORLD/two && ln -s out $WORLD/two")
+        .setup("mkdir elsewhere; rm -r two; ln -s elsewhere two").then("echo x > $OUT/canary"),
     sh("a root that is missing grants nothing", TwoRoots, "mkdir $WORLD/two && echo DID").setup("rm -r two"),
     sh("a root that is missing is no hindrance", TwoRoots, "echo x > new").setup("rm -r two").works("ws/new"),
 ];

@@ -33,7 +33,7 @@ type Snapshot = BTreeMap<PathBuf, String>;
 
 impl World {
     /// `owner` owns everything in it. `setup` is a script that changes it before anything is tried.
-    pub fn new(owner: u32, setup: &str) -> Self {
+    pub fn new(policy: Policy, owner: u32, setup: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let nonce = format!("escape-{}-{number}-", std::process::id());
@@ -48,7 +48,7 @@ impl World {
             victim: None,
             before: BTreeMap::new(),
         };
-        world.furnish();
+        world.furnish(policy);
         if !setup.is_empty() {
             let status = Command::new("/bin/sh")
                 .args(["-ec", setup])
@@ -59,10 +59,12 @@ impl World {
             assert!(status.success(), "setup: {setup}");
         }
         give(world.path(), owner);
+        give(&world.shared_memory(), owner);
         world
     }
 
-    fn furnish(&self) {
+    /// Making files is most of the time that the suite takes, so there are only those that matter.
+    fn furnish(&self, policy: Policy) {
         let file = |path: &str, text: &str| {
             let path = self.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -71,20 +73,46 @@ impl World {
         let intact = |path: &str| file(path, "intact\n");
         let secret = |path: &str| file(path, &format!("{}\n", self.secret));
         for path in [
-            "out/canary", "out/dir/inner", "ws/a.txt", "ws/src/main.rs", "ws/plain/readme",
-            "ws/.git/HEAD", "ws/.git/config", "ws/.git/hooks/sample", "ws/.codex/config.toml",
-            "ws/.agents/skill", "ws/.aws/credentials", "ws/docs/readme", "ws/top/docs/readme",
-            "ws/secrets/open/ok", "ws/nested/.git/hooks/sample", "ws/sub/ok", "two/ok", "tmp/ok",
+            "out/canary",
+            "out/dir/inner",
+            "ws/a.txt",
+            "ws/src/main.rs",
+            "ws/.git/config",
+            "ws/.git/hooks/sample",
+            "ws/.codex/config.toml",
+            "ws/.agents/skill",
+            "ws/.aws/credentials",
         ] {
             intact(path);
         }
-        for path in [
-            "out/secret", "ws/secrets/key", "ws/key.pem", "ws/app.env", "ws/.hidden.env",
-            "ws/deep/one/two/prod.env", "ws/dir.env/inner", "ws/target/plain", "ws/top/private",
-        ] {
-            secret(path);
+        secret("out/secret");
+        match policy {
+            Policy::TwoRoots => intact("two/ok"),
+            Policy::WorkspaceTemporary => {
+                intact("tmp/ok");
+                intact("ws/sub/ok");
+            }
+            Policy::NestedRoots => intact("ws/sub/ok"),
+            Policy::Denies | Policy::EverythingButDenied => {
+                for path in ["ws/docs/readme", "ws/top/docs/readme", "ws/secrets/open/ok"] {
+                    intact(path);
+                }
+                for path in [
+                    "ws/secrets/key",
+                    "ws/key.pem",
+                    "ws/app.env",
+                    "ws/.hidden.env",
+                    "ws/deep/one/two/prod.env",
+                    "ws/dir.env/inner",
+                    "ws/target/plain",
+                    "ws/top/private",
+                ] {
+                    secret(path);
+                }
+                symlink("target/plain", self.path().join("ws/link.env")).unwrap();
+            }
+            _ => {}
         }
-        symlink("target/plain", self.path().join("ws/link.env")).unwrap();
         fs::write(self.shared_memory(), "intact\n").unwrap();
     }
 
