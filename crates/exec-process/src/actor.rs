@@ -170,6 +170,7 @@ impl Actor {
         self.exit = Some((code, usage));
         let mut state = self.process.lock();
         state.reaped = true;
+        state.signals = None;
         if matches!(state.ending, Ending::Graceful(_)) {
             state.kill(self.process.pid());
         }

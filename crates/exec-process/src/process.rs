@@ -43,8 +43,6 @@ pub struct Process {
     id_json: Box<str>,
     spec: Spec,
     pid: i32,
-    /// Who passes signals on to the command, if that is not the child itself.
-    signals: Option<OwnedFd>,
     state: Mutex<State>,
     /// Set while the watcher knows of news it has not looked at yet.
     announced: AtomicBool,
@@ -136,8 +134,8 @@ impl Process {
             id_json: json_string(id.as_str()),
             id,
             pid: spawned.pid,
-            signals,
             state: Mutex::new(State {
+                signals,
                 log,
                 stdin,
                 stdin_queue: StdinQueue::default(),
@@ -390,12 +388,12 @@ impl Process {
         if state.reaped {
             return Ok(());
         }
-        self.signal(libc::SIGINT).map_err(Error::Signal)
+        self.signal(&state, libc::SIGINT).map_err(Error::Signal)
     }
 
     /// For a child that has not been waited for.
-    fn signal(&self, signal: i32) -> std::io::Result<()> {
-        match &self.signals {
+    fn signal(&self, state: &State, signal: i32) -> std::io::Result<()> {
+        match &state.signals {
             Some(passes_on) => sys::signal_process(passes_on.as_fd(), signal),
             None => sys::signal_group(self.pid, signal),
         }
@@ -423,7 +421,7 @@ impl Process {
         if state.ending == Ending::No && !state.reaped {
             state.ending = Ending::Graceful(grace);
             // Nobody in the group left to signal: the exit is about to be seen.
-            self.signal(libc::SIGTERM).ok();
+            self.signal(&state, libc::SIGTERM).ok();
         }
         drop(state);
         self.actor.wake();

@@ -20,6 +20,8 @@ pub(crate) struct State {
     pub(crate) ending: Ending,
     /// The child has been waited for: its number may belong to somebody else.
     pub(crate) reaped: bool,
+    /// Who passes signals on to the command, if that is not the child itself; none once it is reaped.
+    pub(crate) signals: Option<OwnedFd>,
     pub(crate) write_ids: WriteIds,
     /// Its time was up before its exit.
     pub(crate) deadline_passed: bool,

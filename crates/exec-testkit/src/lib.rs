@@ -7,6 +7,8 @@ mod skip;
 
 pub mod peer;
 
+pub mod probe;
+
 pub mod server;
 
 pub mod codex;

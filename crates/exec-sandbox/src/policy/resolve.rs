@@ -121,7 +121,8 @@ impl<'a, H: Host> Resolver<'a, H> {
                 self.skip(&claim, reason);
                 continue;
             }
-            if claim.access == Access::Write {
+            // What a variable names opens no metadata.
+            if claim.access == Access::Write && !claim.tmpdir {
                 self.opened.insert(place.path.clone());
             }
             placed.push(Placed { claim, place });
@@ -191,6 +192,9 @@ impl<'a, H: Host> Resolver<'a, H> {
                 }
             }
         }
+        if self.lies_in_protected(&place.path)? {
+            return refuse("lies in what is protected");
+        }
         let denied = |other: &Placed| {
             other.claim.access == Access::Deny
                 && other.place.path != place.path
@@ -202,6 +206,20 @@ impl<'a, H: Host> Resolver<'a, H> {
         let claims =
             claims.into_iter().map(|claim| Claim { path: path.clone(), ..claim }).collect();
         self.place_all(claims)
+    }
+
+    /// Whether the nearest rule takes the path out of something that may be written, or denies it:
+    /// a variable must not open what an entry or the name of metadata closes.
+    fn lies_in_protected(&self, path: &Path) -> Result<bool, Refusal> {
+        let mut rules = self.rules.clone();
+        metadata::protect_all(&mut rules, &self.opened, self.host)?;
+        let writable = |at: &Path| rules.access(at) == Access::Write;
+        let nearest = path.ancestors().find_map(|at| Some((at, rules.by_path.get(at)?)));
+        Ok(nearest.is_some_and(|(at, rule)| match rule.access {
+            Access::Write => false,
+            Access::Deny => at != Path::new("/"),
+            Access::Read => at.parent().is_some_and(writable),
+        }))
     }
 
     fn add_readable(&mut self, path: &Path, origin: Origin) -> Result<(), Refusal> {
