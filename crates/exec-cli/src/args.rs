@@ -41,7 +41,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve clients: over WebSocket, or one over stdin and stdout.
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Run one command; input, output, signals and exit code pass through as with ssh.
     Run(RunArgs),
     /// Run one command of this machine in a sandbox; say what was refused and what would allow it.

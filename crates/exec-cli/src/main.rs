@@ -52,7 +52,7 @@ fn main() -> ExitCode {
 async fn perform(cli: Cli) -> anyhow::Result<Outcome> {
     match cli.command {
         None => serve::serve(cli.serve).await,
-        Some(Command::Serve(args)) => serve::serve(args).await,
+        Some(Command::Serve(args)) => serve::serve(*args).await,
         Some(Command::Run(args)) => run::run(args).await,
         Some(Command::Sandbox(args)) => sandbox::sandbox(args).await,
         Some(Command::Shell(args)) => run::shell(args).await,
