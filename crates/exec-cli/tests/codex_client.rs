@@ -79,3 +79,8 @@ async fn a_command_ends_with_its_session() -> Result<()> {
     })
     .await
 }
+
+#[tokio::test]
+async fn commands_are_confined_as_codex_asks() -> Result<()> {
+    play("30", scenarios::commands_are_confined_as_codex_asks).await
+}

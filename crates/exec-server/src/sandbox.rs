@@ -98,7 +98,9 @@ impl Sandbox {
                 .inspect_err(|error| tracing::error!(?directory, %error, "cannot keep state"))
                 .ok()
         });
-        opened.as_ref().ok_or_else(|| Error::NoEngine("it has no directory for its state".to_owned()))
+        opened
+            .as_ref()
+            .ok_or_else(|| Error::NoEngine("it has no directory for its state".to_owned()))
     }
 
     /// Makes the names that a confinement needs on the disk, until the result is dropped. `None`

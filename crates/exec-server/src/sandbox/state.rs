@@ -62,9 +62,8 @@ pub(crate) struct Seen<'a> {
 impl Host for Seen<'_> {
     fn look(&self, path: &Path) -> io::Result<Option<Object>> {
         let object = self.disk.look(path)?;
-        let stands_for_nothing = |object: &Object| {
-            object.kind == Kind::Directory && self.registry.is_placeholder(path)
-        };
+        let stands_for_nothing =
+            |object: &Object| object.kind == Kind::Directory && self.registry.is_placeholder(path);
         Ok(object.filter(|object| !stands_for_nothing(object)))
     }
 

@@ -177,7 +177,9 @@ impl Evidence {
             _ if self.left > 0 => "processes are left".to_owned(),
             Expect::ContainedOrRefused if self.refused.is_some() => {
                 let code = self.refused.as_ref().map_or(&Value::Null, |error| &error["code"]);
-                if *code == -32602 || *code == -32603 { return None };
+                if *code == -32602 || *code == -32603 {
+                    return None;
+                };
                 "refused with another code".to_owned()
             }
             _ if self.refused.is_some() => "refused".to_owned(),
@@ -198,7 +200,8 @@ impl Evidence {
     /// What is not as the row says, for a run without a sandbox; and whether it got through.
     pub fn free_objection(&self, attempt: &Attempt) -> (Option<String>, bool) {
         let works = matches!(attempt.expect, Expect::Works(_));
-        let through = if works { self.code == Some(0) && self.found } else { self.escaped(attempt) };
+        let through =
+            if works { self.code == Some(0) && self.found } else { self.escaped(attempt) };
         let wrong = match attempt.free {
             Free::Escapes => !through,
             Free::Never => through && !works,
@@ -349,8 +352,7 @@ impl Stage<'_> {
             variables.insert("PROBE_PRIVATE".to_owned(), json!("1"));
         }
         let programs = self.probe.parent().unwrap_or(Path::new("/"));
-        let context =
-            if confined { attempt.policy.context(world, programs) } else { Value::Null };
+        let context = if confined { attempt.policy.context(world, programs) } else { Value::Null };
         json!({
             "processId": id,
             "argv": ["/bin/sh", "-c", script],

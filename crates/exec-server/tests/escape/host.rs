@@ -9,6 +9,7 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -30,10 +31,15 @@ const SILENCE: Duration = Duration::from_secs(5);
 
 impl Host {
     pub fn new() -> Self {
-        let folder = tempfile::Builder::new().prefix("escape-host-").tempdir_in(super::world::WORLDS).unwrap();
+        let folder = tempfile::Builder::new()
+            .prefix("escape-host-")
+            .tempdir_in(super::world::WORLDS)
+            .unwrap();
         open_for_all(folder.path());
         let heard = Arc::new(Mutex::new(Vec::new()));
-        let id = std::process::id();
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        // Ears are never taken off, so the next host in this process has other ones.
+        let id = std::process::id() << 4 | NEXT.fetch_add(1, Ordering::Relaxed) & 15;
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = |name: &str| folder.path().join(name);
@@ -105,16 +111,20 @@ impl Host {
         let mut message = [0_u8; 8 + 512];
         loop {
             // SAFETY: there is room for the type and for 512 bytes.
-            let length = unsafe {
-                libc::msgrcv(self.queue, message.as_mut_ptr().cast(), 512, 0, NO_WAIT)
-            };
+            let length =
+                unsafe { libc::msgrcv(self.queue, message.as_mut_ptr().cast(), 512, 0, NO_WAIT) };
             let Ok(length) = usize::try_from(length) else { break };
             self.heard.lock().unwrap().extend_from_slice(&message[8..8 + length]);
         }
         loop {
             // SAFETY: the queue's messages have at most 512 bytes.
             let length = unsafe {
-                libc::mq_receive(self.posix_queue, message.as_mut_ptr().cast(), 512, std::ptr::null_mut())
+                libc::mq_receive(
+                    self.posix_queue,
+                    message.as_mut_ptr().cast(),
+                    512,
+                    std::ptr::null_mut(),
+                )
             };
             let Ok(length) = usize::try_from(length) else { break };
             self.heard.lock().unwrap().extend_from_slice(&message[..length]);

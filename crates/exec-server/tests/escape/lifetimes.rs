@@ -18,7 +18,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Both engines, as root and as somebody else.
 fn roles() -> Vec<Role> {
-    let all = [(Engine::Builtin, false), (Engine::Builtin, true), (Engine::Bwrap, false), (Engine::Bwrap, true)];
+    let all = [
+        (Engine::Builtin, false),
+        (Engine::Builtin, true),
+        (Engine::Bwrap, false),
+        (Engine::Bwrap, true),
+    ];
     let roles = all.map(|(engine, ordinary)| Role { engine, ordinary, forbidden: false });
     roles.into_iter().filter(|role| can_play(*role)).collect()
 }
@@ -53,7 +58,8 @@ async fn follow(peer: &mut RawPeer, id: &str) -> (String, i64, bool) {
         match message["method"].as_str() {
             Some("process/output") => output += &String::from_utf8_lossy(&decode(&params["chunk"])),
             Some("process/exited") => {
-                exit = Some((params["exitCode"].as_i64().unwrap(), params["sandboxDenied"] == true));
+                exit =
+                    Some((params["exitCode"].as_i64().unwrap(), params["sandboxDenied"] == true));
             }
             Some("process/closed") => {
                 let (code, denied) = exit.expect("it exits before it closes");
@@ -107,10 +113,15 @@ fn nothing_is_left_in_a_workspace_however_a_command_ends() {
                 closed(&mut peer, id).await;
             }
             nothing_is_left(&world, "after an end of its own").await;
-            let wait = "trap '' TERM; (setsid sleep 1000 &); echo ready; while :; do sleep 0.1; done";
+            let wait =
+                "trap '' TERM; (setsid sleep 1000 &); echo ready; while :; do sleep 0.1; done";
             for (id, method, extra) in [
                 ("terminated", "process/terminate", json!({})),
-                ("gracefully", "process/terminate", json!({"mode": {"type": "graceful", "timeoutMs": 50}})),
+                (
+                    "gracefully",
+                    "process/terminate",
+                    json!({"mode": {"type": "graceful", "timeoutMs": 50}}),
+                ),
             ] {
                 let params = params(&world, policy, id, wait, json!({}));
                 peer.call_ok("process/start", params).await.unwrap();
@@ -157,7 +168,12 @@ fn sixteen_at_once_in_one_workspace() {
                          [ \"$(cat f{number})\" = {id} ] && echo ok"
                     );
                     let params = params(&world, Policy::Workspace, &id, &script, json!({}));
-                    peer.send_text(&json!({"id": 1000 + number, "method": "process/start", "params": params}).to_string()).await.unwrap();
+                    peer.send_text(
+                        &json!({"id": 1000 + number, "method": "process/start", "params": params})
+                            .to_string(),
+                    )
+                    .await
+                    .unwrap();
                 }
                 let mut open = 16;
                 let (mut output, mut codes) = (String::new(), Vec::new());
@@ -166,7 +182,9 @@ fn sixteen_at_once_in_one_workspace() {
                     assert!(message.get("error").is_none(), "{role:?}: {message}");
                     let params = &message["params"];
                     match message["method"].as_str() {
-                        Some("process/output") => output += &String::from_utf8_lossy(&decode(&params["chunk"])),
+                        Some("process/output") => {
+                            output += &String::from_utf8_lossy(&decode(&params["chunk"]))
+                        }
                         Some("process/exited") => codes.push(params["exitCode"].as_i64().unwrap()),
                         Some("process/closed") => open -= 1,
                         _ => {}
@@ -188,13 +206,19 @@ fn sixteen_at_once_in_one_workspace() {
 fn commands_in_a_sandbox_behave_like_processes() {
     play_if_told();
     for role in roles() {
-        let server = RealServer::start("lifetimes::commands_in_a_sandbox_behave_like_processes", role);
+        let server =
+            RealServer::start("lifetimes::commands_in_a_sandbox_behave_like_processes", role);
         let world = World::new(Policy::Workspace, server.owner(), "");
         block_on(async {
             let mut peer = connect(&server).await;
             for (script, code) in [
-                ("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -9 $$", 137), ("kill -TERM $$", 143),
-                ("kill -SEGV $$", 139), ("exec no-such-program", 127),
+                ("exit 0", 0),
+                ("exit 7", 7),
+                ("exit 255", 255),
+                ("kill -9 $$", 137),
+                ("kill -TERM $$", 143),
+                ("kill -SEGV $$", 139),
+                ("exec no-such-program", 127),
             ] {
                 let params = params(&world, Policy::Workspace, script, script, json!({}));
                 peer.call_ok("process/start", params).await.unwrap();
@@ -204,7 +228,8 @@ fn commands_in_a_sandbox_behave_like_processes() {
             // 64: traps run, with and without a terminal.
             for tty in [false, true] {
                 let id = format!("trap {tty}");
-                let script = "trap 'echo trapped; exit 9' INT; echo ready; while :; do sleep 0.05; done";
+                let script =
+                    "trap 'echo trapped; exit 9' INT; echo ready; while :; do sleep 0.05; done";
                 let params = params(&world, Policy::Workspace, &id, script, json!({"tty": tty}));
                 peer.call_ok("process/start", params).await.unwrap();
                 until_output(&mut peer, &id, "ready").await;
@@ -219,16 +244,37 @@ fn commands_in_a_sandbox_behave_like_processes() {
                 assert!(output.contains("trapped"), "{role:?} {tty}: {output}");
                 assert_eq!((code, denied), (9, false), "{role:?} {tty}");
             }
-            let named = params(&world, Policy::Workspace, "named", "", json!({"argv": ["/bin/sh", "-c", "echo $0"], "arg0": "another"}));
+            let named = params(
+                &world,
+                Policy::Workspace,
+                "named",
+                "",
+                json!({"argv": ["/bin/sh", "-c", "echo $0"], "arg0": "another"}),
+            );
             peer.call_ok("process/start", named).await.unwrap();
             let (output, _, _) = follow(&mut peer, "named").await;
             assert_eq!(output, "another\n", "{role:?}");
-            let terminal = params(&world, Policy::Workspace, "tty", "echo x > /dev/tty; stty size < /dev/tty; set -m; sleep 0.01 & fg && echo job", json!({"tty": true, "size": {"rows": 33, "cols": 99}}));
+            let terminal = params(
+                &world,
+                Policy::Workspace,
+                "tty",
+                "echo x > /dev/tty; stty size < /dev/tty; set -m; sleep 0.01 & fg && echo job",
+                json!({"tty": true, "size": {"rows": 33, "cols": 99}}),
+            );
             peer.call_ok("process/start", terminal).await.unwrap();
             let (output, code, _) = follow(&mut peer, "tty").await;
-            assert!(code == 0 && output.contains("33 99") && output.contains("job"), "{role:?}: {output}");
-            for argv in [json!(["/no/such"]), json!(["no-such-program"]), json!(["/etc"]), json!(["/etc/passwd"])] {
-                let missing = params(&world, Policy::Workspace, "missing", "", json!({"argv": argv}));
+            assert!(
+                code == 0 && output.contains("33 99") && output.contains("job"),
+                "{role:?}: {output}"
+            );
+            for argv in [
+                json!(["/no/such"]),
+                json!(["no-such-program"]),
+                json!(["/etc"]),
+                json!(["/etc/passwd"]),
+            ] {
+                let missing =
+                    params(&world, Policy::Workspace, "missing", "", json!({"argv": argv}));
                 let answer = peer.call("process/start", missing).await.unwrap();
                 assert_eq!(answer["error"]["code"], -32603, "{role:?}: {answer}");
             }
@@ -273,7 +319,8 @@ fn denials_are_told_from_other_failures() {
                 peer.call_ok("process/start", params).await.unwrap();
                 let (_, got, told) = follow(&mut peer, script).await;
                 assert_eq!((got, told), (*code, *denied), "{role:?}: {script}");
-                let read = peer.call_ok("process/read", json!({"processId": script})).await.unwrap();
+                let read =
+                    peer.call_ok("process/read", json!({"processId": script})).await.unwrap();
                 assert_eq!(read["sandboxDenied"], json!(denied), "{role:?}: {script}");
                 // Never without a sandbox.
                 let id = format!("free {script}");

@@ -72,7 +72,9 @@ impl Policy {
             return false;
         }
         let Some(second) = second else { return !inside };
-        !inside || METADATA.contains(&second.as_ref()) && !(self == Policy::WorkspaceGit && second == ".git")
+        !inside
+            || METADATA.contains(&second.as_ref())
+                && !(self == Policy::WorkspaceGit && second == ".git")
             || self == Policy::Denies && denied(name)
     }
 
@@ -114,16 +116,17 @@ impl Policy {
                 entries.extend(names);
                 return entries;
             }
-            Policy::Minimal => vec![
-                json!({"path": special("minimal"), "access": "read"}),
-                entry(programs, "read"),
-            ],
+            Policy::Minimal => {
+                vec![json!({"path": special("minimal"), "access": "read"}), entry(programs, "read")]
+            }
             _ => vec![root("read")],
         };
         entries.push(json!({"path": special("project_roots"), "access": "write"}));
         for name in METADATA {
-            let kind = json!({"type": "special", "value": {"kind": "project_roots", "subpath": name}});
-            let access = if self == Policy::WorkspaceGit && name == ".git" { "write" } else { "read" };
+            let kind =
+                json!({"type": "special", "value": {"kind": "project_roots", "subpath": name}});
+            let access =
+                if self == Policy::WorkspaceGit && name == ".git" { "write" } else { "read" };
             let entry = json!({"path": kind, "access": access, "missing_path_behavior": "skip"});
             entries.push(entry);
         }
@@ -133,7 +136,8 @@ impl Policy {
             }
             Policy::NestedRoots => entries.push(at("ws/sub", "write")),
             Policy::Denies => {
-                let glob = json!({"type": "glob_pattern", "pattern": "codex-project-roots://**/*.env"});
+                let glob =
+                    json!({"type": "glob_pattern", "pattern": "codex-project-roots://**/*.env"});
                 entries.extend([
                     at("ws/docs", "read"),
                     at("ws/top/docs", "read"),
@@ -156,7 +160,9 @@ fn denied(name: &Path) -> bool {
     let below = |part: &str| name.starts_with(part);
     let matching = |part: &std::ffi::OsStr| part.to_string_lossy().ends_with(".env");
     below("ws/secrets") && !below("ws/secrets/open")
-        || ["ws/docs", "ws/top/docs", "ws/top/private", "ws/key.pem", "ws/never"].into_iter().any(below)
+        || ["ws/docs", "ws/top/docs", "ws/top/private", "ws/key.pem", "ws/never"]
+            .into_iter()
+            .any(below)
         || name.iter().any(matching)
 }
 

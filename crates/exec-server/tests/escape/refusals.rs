@@ -58,6 +58,7 @@ fn with_entries(world: &World, entries: &[Value]) -> Value {
 }
 
 /// Every row of 2.9, and the like.
+#[rustfmt::skip]
 fn malformed(world: &World) -> Vec<(&'static str, Value, Value)> {
     let good = || Policy::Workspace.context(world, world.path());
     let changed = |change: &dyn Fn(&mut Value)| {
@@ -113,8 +114,16 @@ fn unenforceable(world: &World) -> Vec<(&'static str, Value, Value)> {
     let nothing = || json!({});
     vec![
         ("a pattern over everything", workspace(glob("/**/*.pem")), nothing()),
-        ("a denied path behind a link that a command can change", workspace(entry(&world.join("ws/way/x"), "deny")), nothing()),
-        ("a denied workspace as the working directory", workspace(entry(&world.join("ws"), "deny")), nothing()),
+        (
+            "a denied path behind a link that a command can change",
+            workspace(entry(&world.join("ws/way/x"), "deny")),
+            nothing(),
+        ),
+        (
+            "a denied workspace as the working directory",
+            workspace(entry(&world.join("ws"), "deny")),
+            nothing(),
+        ),
     ]
 }
 
@@ -146,10 +155,14 @@ fn what_does_not_decode_or_cannot_be_enforced_is_refused() {
 #[test]
 fn without_user_namespaces_everything_that_restricts_is_refused_with_a_reason() {
     play_if_told();
-    let test = "refusals::without_user_namespaces_everything_that_restricts_is_refused_with_a_reason";
-    for (engine, ordinary) in
-        [(Engine::Builtin, false), (Engine::Builtin, true), (Engine::Bwrap, false), (Engine::Bwrap, true)]
-    {
+    let test =
+        "refusals::without_user_namespaces_everything_that_restricts_is_refused_with_a_reason";
+    for (engine, ordinary) in [
+        (Engine::Builtin, false),
+        (Engine::Builtin, true),
+        (Engine::Bwrap, false),
+        (Engine::Bwrap, true),
+    ] {
         let role = Role { engine, ordinary, forbidden: true };
         if !can_play(role) {
             continue;
@@ -170,9 +183,11 @@ fn without_user_namespaces_everything_that_restricts_is_refused_with_a_reason() 
             let world = World::new(Policy::Workspace, server.owner(), "");
             let params = start(&world, &Value::Null, json!({}));
             peer.call_ok("process/start", params).await.unwrap();
-            leaks::wait_until(Duration::from_secs(20), "it runs", || world.join("out/ran").exists())
-                .await
-                .unwrap();
+            leaks::wait_until(Duration::from_secs(20), "it runs", || {
+                world.join("out/ran").exists()
+            })
+            .await
+            .unwrap();
         });
     }
 }
@@ -184,22 +199,44 @@ fn ten_thousand_entries_are_enforced_or_refused_in_time() {
     if !can_play(role) {
         return;
     }
-    let server = RealServer::start("refusals::ten_thousand_entries_are_enforced_or_refused_in_time", role);
-    let world = World::new(Policy::Workspace, 0, "mkdir ws/many; for i in $(seq 200); do echo x > ws/many/$i; done");
+    let server =
+        RealServer::start("refusals::ten_thousand_entries_are_enforced_or_refused_in_time", role);
+    let world = World::new(
+        Policy::Workspace,
+        0,
+        "mkdir ws/many; for i in $(seq 200); do echo x > ws/many/$i; done",
+    );
     block_on(async {
         let mut peer = connect(&server).await;
         let base = Policy::Workspace.context(&world, world.path());
         let base = base["permissions"]["file_system"]["entries"].as_array().unwrap().clone();
         let lists: [(&str, Vec<Value>); 4] = [
-            ("missing files to be read", (0..10_000).map(|i| entry(&world.join(&format!("out/none{i}")), "read")).collect()),
-            ("missing files to be denied", (0..10_000).map(|i| entry(&world.join(&format!("ws/none{i}")), "deny")).collect()),
-            ("the same again and again", (0..10_000).map(|_| entry(&world.join("ws/many/1"), "deny")).collect()),
-            ("roots in roots", (0..10_000).map(|i| entry(&world.join(&format!("ws{}", "/d".repeat(i % 300))), "write")).collect()),
+            (
+                "missing files to be read",
+                (0..10_000).map(|i| entry(&world.join(&format!("out/none{i}")), "read")).collect(),
+            ),
+            (
+                "missing files to be denied",
+                (0..10_000).map(|i| entry(&world.join(&format!("ws/none{i}")), "deny")).collect(),
+            ),
+            (
+                "the same again and again",
+                (0..10_000).map(|_| entry(&world.join("ws/many/1"), "deny")).collect(),
+            ),
+            (
+                "roots in roots",
+                (0..10_000)
+                    .map(|i| entry(&world.join(&format!("ws{}", "/d".repeat(i % 300))), "write"))
+                    .collect(),
+            ),
         ];
         for (what, more) in lists {
             let context = with_entries(&world, &[base.clone(), more].concat());
             let begun = Instant::now();
-            let answer = peer.call("process/start", start(&world, &context, json!({"processId": what}))).await.unwrap();
+            let answer = peer
+                .call("process/start", start(&world, &context, json!({"processId": what})))
+                .await
+                .unwrap();
             assert!(begun.elapsed() < Duration::from_secs(15), "{what}: {:?}", begun.elapsed());
             if answer.get("error").is_none() {
                 closed(&mut peer, what).await;
@@ -209,7 +246,10 @@ fn ten_thousand_entries_are_enforced_or_refused_in_time() {
         let globs = ["**/*", "**/[!x]*", "*/*/*/*/*", "**/**/**/**/x", &"*".repeat(2000)];
         for pattern in globs {
             let glob = json!({"type": "glob_pattern", "pattern": format!("codex-project-roots://{pattern}")});
-            let context = with_entries(&world, &[base.clone(), vec![json!({"path": glob, "access": "deny"})]].concat());
+            let context = with_entries(
+                &world,
+                &[base.clone(), vec![json!({"path": glob, "access": "deny"})]].concat(),
+            );
             let params = start(&world, &context, json!({"processId": pattern}));
             let answer = peer.call("process/start", params).await.unwrap();
             if answer.get("error").is_none() {
@@ -258,12 +298,16 @@ fn roots_that_change_while_commands_start_open_nothing() {
             });
             block_on(async {
                 let mut peer = connect(&server).await;
-                let script = format!("echo x > {0}/ws/sub/canary; echo x > {0}/out/canary", world.path().display());
+                let script = format!(
+                    "echo x > {0}/ws/sub/canary; echo x > {0}/out/canary",
+                    world.path().display()
+                );
                 for number in 0..40 {
                     let id = number.to_string();
                     let argv = json!(["/bin/sh", "-c", script]);
                     let extra = json!({"processId": id, "argv": argv});
-                    let answer = peer.call("process/start", start(&world, &context, extra)).await.unwrap();
+                    let answer =
+                        peer.call("process/start", start(&world, &context, extra)).await.unwrap();
                     if answer.get("error").is_none() {
                         closed(&mut peer, &id).await;
                     }

@@ -41,13 +41,7 @@ impl World {
             .wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let folder = tempfile::Builder::new().prefix("escape-").tempdir_in(WORLDS).unwrap();
         let secret = format!("secret:{mixed:016x}");
-        let world = World {
-            folder,
-            nonce,
-            secret,
-            victim: None,
-            before: BTreeMap::new(),
-        };
+        let world = World { folder, nonce, secret, victim: None, before: BTreeMap::new() };
         world.furnish(policy);
         if !setup.is_empty() {
             let status = Command::new("/bin/sh")
@@ -137,7 +131,8 @@ impl World {
     /// Which names that the policy protects are not what they were.
     pub fn changed(&self, policy: Policy) -> Vec<PathBuf> {
         let after = self.snapshot();
-        let names = self.before.keys().chain(after.keys().filter(|name| !self.before.contains_key(*name)));
+        let names =
+            self.before.keys().chain(after.keys().filter(|name| !self.before.contains_key(*name)));
         let differs = |name: &&PathBuf| self.before.get(*name) != after.get(*name);
         names.filter(differs).filter(|name| policy.protects(name)).cloned().collect()
     }
