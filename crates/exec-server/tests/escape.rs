@@ -32,8 +32,8 @@ mod world;
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use exec_sandbox::linux::probe::Engine;
@@ -60,6 +60,9 @@ fn attempts() -> Vec<&'static Attempt> {
     let only = std::env::var("ESCAPE_ONLY").unwrap_or_default();
     tables.iter().copied().flatten().filter(|attempt| attempt.name.contains(&only)).collect()
 }
+
+/// Where tests share a process, these take turns: each looks for what is left of all.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// Libraries and scripts that make the file `$PLANTED` wherever somebody loads them.
 fn plant(folder: &Path) {
@@ -133,6 +136,7 @@ fn check_confined(test: &str, role: Role) {
     if !can_play(role) {
         return;
     }
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     let host = Host::new();
@@ -167,6 +171,7 @@ fn check_free(test: &str, role: Role) {
     if !can_play(role) {
         return;
     }
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let host = Host::new();
     plant(&host.folder());
     let probe = exec_testkit::probe::install(&host.folder()).unwrap();

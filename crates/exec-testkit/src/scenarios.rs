@@ -376,3 +376,51 @@ fn stdio_executor(command: &Command) -> Result<Executor> {
     let args = command.get_args().map(text).collect::<Result<_>>()?;
     Ok(Executor::Stdio { program: text(command.get_program())?, args, env })
 }
+
+/// In read-only mode a command that writes is denied; in workspace-write mode the workspace can be
+/// written and nothing else, and none of the protected names can be made.
+pub async fn commands_are_confined_as_codex_asks(scene: &Scene<'_>) -> Result<()> {
+    let cwd = tempfile::tempdir_in("/var/tmp")?;
+    let outside = tempfile::tempdir_in("/var/tmp")?;
+    let server = scene.start_executor(Listen::WebSocket, cwd.path(), "")?;
+    let tap = WireTap::start(server.url()).await?;
+    let out = outside.path().display();
+    let write_inside =
+        "mkdir -p target/debug && echo built > target/debug/out && cat target/debug/out";
+    let script = |commands: Vec<String>| {
+        let turns = commands.into_iter().flat_map(|command| [Turn::exec(command), Turn::UntilExit]);
+        turns.chain([Turn::say("done")]).collect::<Vec<Turn>>()
+    };
+    let run = async |sandbox, commands| {
+        let model = ScriptedModel::start(script(commands)).await?;
+        let executor = Executor::Url(tap.url().to_owned());
+        let mut run = CodexRun::new(scene.codex, executor, cwd.path(), model);
+        run.sandbox = sandbox;
+        let outcome = run.finish().await?;
+        ensure!(outcome.status.success(), "codex failed: {outcome:#?}");
+        Ok::<_, anyhow::Error>(outcome)
+    };
+
+    let outcome = run(SandboxMode::ReadOnly, vec![write_inside.to_owned()]).await?;
+    let said = outcome.tool_outputs.last().map(ToolOutput::printed).unwrap_or_default().to_owned();
+    ensure!(said.contains("Read-only file system"), "it was not told of the denial: {outcome:#?}");
+    ensure!(!cwd.path().join("target").exists(), "read-only mode wrote");
+    let denied = |tapped: &Tapped| tapped.message["params"]["sandboxDenied"] == true;
+    ensure!(tap.calls("process/exited").iter().any(denied), "no exit counts as denied");
+
+    let commands = vec![
+        write_inside.to_owned(),
+        format!("echo x > {out}/new"),
+        "mkdir .git && echo made".to_owned(),
+    ];
+    let outcome = run(SandboxMode::WorkspaceWrite, commands).await?;
+    let said: Vec<&str> = outcome.tool_outputs.iter().map(ToolOutput::printed).collect();
+    ensure!(said.iter().any(|text| text.contains("built")), "it could not work: {outcome:#?}");
+    ensure!(said.iter().any(|text| text.contains("Read-only file system")), "{outcome:#?}");
+    ensure!(!said.iter().any(|text| text.contains("made")), "it made .git: {outcome:#?}");
+    let built = std::fs::read_to_string(cwd.path().join("target/debug/out"))?;
+    ensure!(built == "built\n", "the workspace was not written");
+    ensure!(!outside.path().join("new").exists(), "something outside was written");
+    let gone = || !cwd.path().join(".git").exists() && !cwd.path().join(".codex").exists();
+    wait_until(PATIENCE, "no placeholder is left", gone).await
+}

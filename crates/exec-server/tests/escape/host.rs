@@ -9,6 +9,7 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -36,7 +37,9 @@ impl Host {
             .unwrap();
         open_for_all(folder.path());
         let heard = Arc::new(Mutex::new(Vec::new()));
-        let id = std::process::id();
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        // Ears are never taken off, so the next host in this process has other ones.
+        let id = std::process::id() << 4 | NEXT.fetch_add(1, Ordering::Relaxed) & 15;
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = |name: &str| folder.path().join(name);

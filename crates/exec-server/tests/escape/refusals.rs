@@ -58,6 +58,7 @@ fn with_entries(world: &World, entries: &[Value]) -> Value {
 }
 
 /// Every row of 2.9, and the like.
+#[rustfmt::skip]
 fn malformed(world: &World) -> Vec<(&'static str, Value, Value)> {
     let good = || Policy::Workspace.context(world, world.path());
     let changed = |change: &dyn Fn(&mut Value)| {

@@ -3,6 +3,7 @@
 use super::attempt::{Attempt, Free, probe, sh};
 use super::policy::Policy::{Minimal, ReadOnly, Workspace, WorkspaceOnline};
 
+#[rustfmt::skip]
 pub const ATTEMPTS: &[Attempt] = &[
     sh("1: make, rename and remove in the workspace", Workspace,
         "echo x > n && mkdir d && mv n d/m && rm d/m && rmdir d && echo ok > kept").works("ws/kept"),

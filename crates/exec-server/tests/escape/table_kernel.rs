@@ -7,6 +7,7 @@ const fn call(name: &'static str, words: &'static str) -> Attempt {
     probe(name, Workspace, words).free(Free::Depends)
 }
 
+#[rustfmt::skip]
 pub const CALLS: &[Attempt] = &[
     call("11: mount a tmpfs", "mount-tmpfs $WS/src"),
     call("11: mount a tmpfs over .git", "mount-tmpfs $WS/.git"),
@@ -113,6 +114,7 @@ pub const CALLS: &[Attempt] = &[
         .free(Free::Depends),
 ];
 
+#[rustfmt::skip]
 pub const PROCESSES: &[Attempt] = &[
     probe("20: descriptors beyond the three", Workspace, "descriptors").free(Free::Never),
     probe("20: descriptors on a terminal", Workspace, "descriptors").on_terminal().free(Free::Never),

@@ -15,6 +15,7 @@ const WORKTREE: &str = "rm -rf ws/.git; mkdir -p two/main/.git/worktrees/w two/m
     echo intact > two/main/.git/config; echo intact > two/main/.git/worktrees/w/HEAD; \
     echo ../.. > two/main/.git/worktrees/w/commondir; echo 'gitdir: ../two/main/.git/worktrees/w' > ws/.git";
 
+#[rustfmt::skip]
 pub const METADATA: &[Attempt] = &[
     sh("27: a hook", Workspace, "echo x > .git/hooks/pre-commit").denied(2),
     sh("27: an existing hook", Workspace, "echo x > .git/hooks/sample").denied(2),
@@ -159,6 +160,7 @@ pub const METADATA: &[Attempt] = &[
     sh("37: the others stay closed", WorkspaceGit, "echo x > .codex/config.toml").denied(2),
 ];
 
+#[rustfmt::skip]
 pub const DENIES: &[Attempt] = &[
     sh("38: read a denied file", Denies, "cat key.pem").denied(1),
     sh("38: read in a denied folder", Denies, "cat secrets/key"),
@@ -238,6 +240,7 @@ pub const DENIES: &[Attempt] = &[
         .free(Free::Depends),
 ];
 
+#[rustfmt::skip]
 pub const ROOTS: &[Attempt] = &[
     sh("26: TMPDIR=/", WorkspaceTemporary, "echo x > $OUT/canary")
         .env(&[("TMPDIR", "/")])

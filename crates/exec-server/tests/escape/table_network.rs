@@ -3,6 +3,7 @@
 use super::attempt::{Attempt, Free, probe, sh};
 use super::policy::Policy::{Minimal, Offline, ReadOnly, Workspace, WorkspaceOnline};
 
+#[rustfmt::skip]
 pub const NETWORK: &[Attempt] = &[
     probe("50: TCP to the host", Workspace, "tcp $TCP $NONCE"),
     probe("50: TCP to the host, read-only", ReadOnly, "tcp $TCP $NONCE"),
@@ -72,6 +73,7 @@ pub const NETWORK: &[Attempt] = &[
 ];
 
 /// What a request brings along must not reach a program that runs outside.
+#[rustfmt::skip]
 pub const REQUESTS: &[Attempt] = &[
     sh("22: a bwrap in a writable folder of PATH", Workspace, "true")
         .setup("mkdir ws/bin; printf '#!/bin/sh\\ntouch %s/out/pwned\\n' $PWD > ws/bin/bwrap; chmod +x ws/bin/bwrap")
