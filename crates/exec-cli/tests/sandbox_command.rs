@@ -103,9 +103,11 @@ fn explain_prints_policy_and_plan_and_runs_nothing() {
     let output = bench.run(&["sandbox", "--engine", "builtin", "--explain", "--", "touch", "ran"]);
     let here = bench.path().display();
     let expected = format!(
-        "network: closed\nworking directory: {here}\nfiles:\n  read-only  /  (entry 0)\nplan:\n  \
+        "network: closed\nworking directory: {here}\nfiles:\n  read-only  /  (entry 0)\n  \
+         denied     {here}/state/exec-server  (the server's own)\nplan:\n  \
          network: a namespace of its own\n  system calls: no sockets, no breaking in\n  \
-         root: the host's, read-only\n  private devices on /dev\n  its own processes on /proc"
+         root: the host's, read-only\n  private devices on /dev\n  its own processes on /proc\n  \
+         masked directory {here}/state/exec-server (closed)"
     );
     let (engine, rest) = text(&output.stdout).split_once('\n').unwrap();
     assert!(engine.starts_with("engine: "), "{engine}");

@@ -11,6 +11,11 @@ fn limits(limits: Value) -> Value {
     json!({ "limits": limits })
 }
 
+/// Starts it, whatever confines it.
+async fn start(client: &mut Client, process: &str, argv: &[&str], extra: Value) {
+    client.ok("process/start", start_params(process, argv, extra)).await;
+}
+
 fn read_only() -> Value {
     json!({ "sandbox": {
         "permissions": { "type": "managed", "network": "restricted", "file_system": {
@@ -29,19 +34,30 @@ async fn memory_files_descriptors_and_processor_time_have_an_end() {
         let extra =
             |wanted| if confined { merged(read_only(), limits(wanted)) } else { limits(wanted) };
         let hog = "import sys\ntry: bytearray(400 << 20)\nexcept MemoryError: sys.exit(9)";
-        client
-            .start("memory", &["python3", "-c", hog], extra(json!({"memoryBytes": 200 << 20})))
-            .await;
+        start(
+            &mut client,
+            "memory",
+            &["python3", "-c", hog],
+            extra(json!({"memoryBytes": 200 << 20})),
+        )
+        .await;
         let code = client.closed("memory").await.code();
         // By resource limit, or by cgroup.
         assert!(matches!(code, Some(9 | 137)), "{confined} {code:?}");
-        client.shell("files", "ulimit -n", extra(json!({"openFiles": 33}))).await;
+        start(&mut client, "files", &["sh", "-c", "ulimit -n"], extra(json!({"openFiles": 33})))
+            .await;
         assert_eq!(client.closed("files").await.text().trim(), "33", "{confined}");
         let write =
             "cd /dev/shm; f=exec-server-limit.$$; head -c 100000 /dev/zero > $f; wc -c < $f; rm $f";
-        client.shell("size", write, extra(json!({"fileBytes": 4096}))).await;
+        start(&mut client, "size", &["sh", "-c", write], extra(json!({"fileBytes": 4096}))).await;
         assert!(client.closed("size").await.text().starts_with("4096\n"), "{confined}");
-        client.shell("cpu", "while :; do :; done", extra(json!({"cpuSeconds": 1}))).await;
+        start(
+            &mut client,
+            "cpu",
+            &["sh", "-c", "while :; do :; done"],
+            extra(json!({"cpuSeconds": 1})),
+        )
+        .await;
         let ended = client.closed("cpu").await;
         // SIGXCPU.
         assert_eq!(ended.code(), Some(128 + 24), "{confined}");
