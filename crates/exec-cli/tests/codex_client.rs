@@ -13,7 +13,12 @@ use exec_testkit::scenarios::{self, Listen, Scene};
 fn ours(listen: Listen<'_>, detached: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_exec-server"));
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-configuration");
-    command.env("EXEC_SERVER_HOME", home).args(["--detached-session-seconds", detached]);
+    // The home directory is the workspace here, and the server's own things are not to be seen in it.
+    let state = Path::new(env!("CARGO_TARGET_TMPDIR")).join("state");
+    command
+        .env("EXEC_SERVER_HOME", home)
+        .env("XDG_STATE_HOME", state)
+        .args(["--detached-session-seconds", detached]);
     match listen {
         Listen::WebSocket => command.args(["--listen", "ws://127.0.0.1:0"]),
         Listen::WebSocketWithToken(file) => command

@@ -103,6 +103,8 @@ impl Server {
         let mut info = EnvironmentInfo { sandbox: described.ok(), ..self.environment.clone() };
         let engine = info.sandbox.as_ref().and_then(|sandbox| sandbox.engine.as_ref());
         let confines_files = engine.is_some() && self.config.file_worker.is_some();
+        info.capabilities.linux_root_write_preserves_devices = engine.is_some();
+        info.capabilities.linux_approved_root_write_preserves_restrictions = engine.is_some();
         info.capabilities.sandboxed_file_streaming = confines_files;
         info.capabilities.capability_discovery_sandbox = confines_files;
         info

@@ -8,6 +8,7 @@ use serde_json::Value;
 /// without being named in a pattern.
 const ADDITIVE: &[(&str, &str)] = &[
     ("initialize", "/environmentInfo/containment"),
+    ("initialize", "/environmentInfo/sandbox"),
     ("initialize", "/environmentInfo/capabilities/processControlV1"),
     ("initialize", "/environmentInfo/capabilities/fsRename"),
     ("initialize", "/environmentInfo/capabilities/fsAtomicWrite"),
@@ -15,6 +16,7 @@ const ADDITIVE: &[(&str, &str)] = &[
     ("initialize", "/environmentInfo/capabilities/fsSearch"),
     ("initialize", "/environmentInfo/capabilities/fsOpenUpdate"),
     ("environment/info", "/containment"),
+    ("environment/info", "/sandbox"),
     ("environment/info", "/capabilities/processControlV1"),
     ("environment/info", "/capabilities/fsRename"),
     ("environment/info", "/capabilities/fsAtomicWrite"),
