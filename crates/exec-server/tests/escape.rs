@@ -3,7 +3,12 @@
 //! made without a sandbox, where it has to succeed, so that a suite that tried nothing would fail.
 
 #![cfg(target_os = "linux")]
-#![allow(unreachable_pub, clippy::unwrap_used, reason = "a test may panic")]
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test may panic, and most policies are alike"
+)]
 
 mod support;
 
