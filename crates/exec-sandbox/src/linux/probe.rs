@@ -16,7 +16,7 @@ use super::bwrap::{self, Bwrap, Places};
 use super::{bounded, landlock};
 
 /// How long one try may take. A host on which this takes longer could not run commands either.
-pub const TRY_MAX: Duration = Duration::from_millis(500);
+pub const TRY_MAX: Duration = Duration::from_secs(5);
 
 /// A failed start asks again, but not more often than this.
 pub const PROBE_AGAIN_AFTER: Duration = Duration::from_secs(10);

@@ -102,15 +102,10 @@ fn nothing_is_left_in_a_workspace_however_a_command_ends() {
         block_on(async {
             let mut peer = connect(&server).await;
             let policy = Policy::Workspace;
-            let mut start = async |id: &str, script: &str| {
-                let params = params(&world, policy, id, script, json!({}));
+            for script in ["true", "exit 3", "kill -9 $$"] {
+                let params = params(&world, policy, script, script, json!({}));
                 peer.call_ok("process/start", params).await.unwrap();
-            };
-            start("exits", "true").await;
-            start("fails", "exit 3").await;
-            start("kills itself", "kill -9 $$").await;
-            for id in ["exits", "fails", "kills itself"] {
-                closed(&mut peer, id).await;
+                closed(&mut peer, script).await;
             }
             nothing_is_left(&world, "after an end of its own").await;
             let wait =
@@ -225,25 +220,7 @@ fn commands_in_a_sandbox_behave_like_processes() {
                 let (_, got, _) = follow(&mut peer, script).await;
                 assert_eq!(got, code, "{role:?}: {script}");
             }
-            // 64: traps run, with and without a terminal.
-            for tty in [false, true] {
-                let id = format!("trap {tty}");
-                let script =
-                    "trap 'echo trapped; exit 9' INT; echo ready; while :; do sleep 0.05; done";
-                let params = params(&world, Policy::Workspace, &id, script, json!({"tty": tty}));
-                peer.call_ok("process/start", params).await.unwrap();
-                until_output(&mut peer, &id, "ready").await;
-                if tty {
-                    let typed = json!({"processId": id, "chunk": encode(b"\x03")});
-                    peer.call_ok("process/write", typed).await.unwrap();
-                } else {
-                    let signal = json!({"processId": id, "signal": "interrupt"});
-                    peer.call_ok("process/signal", signal).await.unwrap();
-                }
-                let (output, code, denied) = follow(&mut peer, &id).await;
-                assert!(output.contains("trapped"), "{role:?} {tty}: {output}");
-                assert_eq!((code, denied), (9, false), "{role:?} {tty}");
-            }
+            traps_run(&mut peer, &world, role).await;
             let named = params(
                 &world,
                 Policy::Workspace,
@@ -279,6 +256,27 @@ fn commands_in_a_sandbox_behave_like_processes() {
                 assert_eq!(answer["error"]["code"], -32603, "{role:?}: {answer}");
             }
         });
+    }
+}
+
+/// 64: with and without a terminal.
+async fn traps_run(peer: &mut RawPeer, world: &World, role: Role) {
+    for tty in [false, true] {
+        let id = format!("trap {tty}");
+        let script = "trap 'echo trapped; exit 9' INT; echo ready; while :; do sleep 0.05; done";
+        let params = params(world, Policy::Workspace, &id, script, json!({"tty": tty}));
+        peer.call_ok("process/start", params).await.unwrap();
+        until_output(peer, &id, "ready").await;
+        if tty {
+            let typed = json!({"processId": id, "chunk": encode(b"\x03")});
+            peer.call_ok("process/write", typed).await.unwrap();
+        } else {
+            let signal = json!({"processId": id, "signal": "interrupt"});
+            peer.call_ok("process/signal", signal).await.unwrap();
+        }
+        let (output, code, denied) = follow(peer, &id).await;
+        assert!(output.contains("trapped"), "{role:?} {tty}: {output}");
+        assert_eq!((code, denied), (9, false), "{role:?} {tty}");
     }
 }
 
