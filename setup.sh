@@ -17,6 +17,8 @@ optional=()
 have node || optional+=(nodejs)
 have npm || optional+=(npm)
 [ -x /usr/bin/python3 ] || optional+=(python3)
+[ -x /usr/bin/bwrap ] || optional+=(bubblewrap)
+have script || optional+=(bsdutils)
 
 as_root() {
     if [ "$(id -u)" = 0 ]; then

@@ -6,9 +6,11 @@ mod http;
 mod properties;
 mod search;
 mod sandbox;
+mod rules;
 
 pub use environment::{config_toml, plugin_manifest, skill};
 pub use http::http_request;
 pub use properties::{base64, envelope, params, path_uri};
 pub use search::search;
 pub use sandbox::sandbox;
+pub use rules::rules;

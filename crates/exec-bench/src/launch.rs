@@ -89,6 +89,7 @@ async fn ours(containment: &Containment, filter: Option<Filter>) -> Result<Durat
         env: [("PATH", "/bin")].map(|(name, value)| (OsString::from(name), value.into())).into(),
         stdio: Stdio::Pipes { stdin: false },
         limits: Limits::default(),
+        tells_usage: false,
     };
     let limits = LogLimits {
         retained_bytes_max: 1 << 20,
@@ -109,7 +110,7 @@ async fn ours(containment: &Containment, filter: Option<Filter>) -> Result<Durat
                 terminal: false,
             };
             let launch = builtin::launch(&plan(filter), &command, &Options::default())?;
-            Process::launch(id, spec, launch, limits, containment, watcher).await?
+            Process::launch(id, spec, launch, limits, containment, watcher, Box::new(())).await?
         }
     };
     ensure!(process.wait_closed(Some(Duration::from_secs(10))).await, "did not end");

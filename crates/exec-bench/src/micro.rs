@@ -5,6 +5,7 @@
 
 mod clock;
 mod frames;
+mod rules;
 
 use std::hint::black_box;
 use std::ops::ControlFlow;
@@ -43,6 +44,7 @@ pub(crate) fn run() -> Result<String> {
     encoding(&mut figures)?;
     log(&mut figures);
     frames(&mut figures)?;
+    rules::measure(&mut figures)?;
     let mut lines = vec![vec!["Building block".into(), "ns".into(), "MB/s".into()]];
     for Figure(name, nanos, bytes) in figures {
         let rate = bytes.map_or("–".to_owned(), |bytes| show(bytes as f64 / nanos * 1e3));

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod files;
+mod sandbox;
 
 use std::path::PathBuf;
 
@@ -9,6 +10,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use files::{
     CatArgs, CpArgs, FileCommand, LsArgs, MkdirArgs, RmArgs, SearchArgs, WatchArgs,
 };
+
+pub(crate) use sandbox::{LimitArgs, SandboxArgs, SandboxFlags};
 
 /// Runs commands and keeps their output on behalf of an agent that may sit somewhere else.
 ///
@@ -23,6 +26,7 @@ pub(crate) use files::{
         exec-server run -- cargo test                 run a command as if through a server\n  \
         exec-server run --url ws://127.0.0.1:9000 -- make\n  \
         exec-server shell --url ws://127.0.0.1:9000   a terminal on the other machine\n  \
+        exec-server sandbox --writable . -- make      run a command that can change only this directory\n  \
         exec-server cp -r ./src :/srv/src --url ws://127.0.0.1:9000\n  \
         exec-server doctor                            what this machine can do\n\n\
         Logs go to stderr; EXEC_SERVER_LOG=debug shows more."
@@ -37,9 +41,11 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve clients: over WebSocket, or one over stdin and stdout.
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Run one command; input, output, signals and exit code pass through as with ssh.
     Run(RunArgs),
+    /// Run one command of this machine in a sandbox; say what was refused and what would allow it.
+    Sandbox(SandboxArgs),
     /// Open a terminal on the executor. It survives a lost connection.
     Shell(ShellArgs),
     /// List the processes of a session.
@@ -52,6 +58,8 @@ pub(crate) enum Command {
     Files(FileCommand),
     /// Tell what this machine can do, and what it lacks.
     Doctor(DoctorArgs),
+    /// Judge commands by rules files, and test, explain and format such files.
+    Rules(crate::rules::RulesArgs),
 }
 
 #[derive(Debug, Args)]
@@ -102,6 +110,10 @@ pub(crate) struct ServeArgs {
     /// Processes one session may have.
     #[arg(long, value_name = "COUNT", value_parser = parse_count)]
     pub(crate) max_processes_per_connection: Option<u64>,
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxFlags,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -203,7 +215,7 @@ pub(crate) struct DoctorArgs {
     pub(crate) json: bool,
 }
 
-fn parse_count(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(0) => Err("must be at least 1".to_owned()),
         Ok(count) => Ok(count),

@@ -74,17 +74,22 @@ pub(crate) async fn connect(target: &Target) -> anyhow::Result<Connected> {
             let client = ExecServerClient::connect_websocket(url, options).await?;
             Ok(Connected { client, local: None })
         }
-        None => {
-            let server = Server::new(load_config()?);
-            let (ours, theirs) = memory_pair(MEMORY_BYTES);
-            let serving = tokio::spawn({
-                let server = server.clone();
-                async move { server.serve_connection(theirs).await }
-            });
-            let client = ExecServerClient::connect_in_memory(ours, options).await?;
-            Ok(Connected { client, local: Some(Local { server, serving }) })
-        }
+        None => here(Server::new(load_config()?), options).await,
     }
+}
+
+/// Connects to an executor in this program.
+pub(crate) async fn here(
+    server: Arc<Server>,
+    options: ExecServerClientConnectOptions,
+) -> anyhow::Result<Connected> {
+    let (ours, theirs) = memory_pair(MEMORY_BYTES);
+    let serving = tokio::spawn({
+        let server = server.clone();
+        async move { server.serve_connection(theirs).await }
+    });
+    let client = ExecServerClient::connect_in_memory(ours, options).await?;
+    Ok(Connected { client, local: Some(Local { server, serving }) })
 }
 
 /// Looks into a session without disturbing its owner.

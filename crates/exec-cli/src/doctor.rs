@@ -1,5 +1,7 @@
 //! `exec-server doctor`: what this machine can do, and what follows from what it lacks.
 
+mod sandbox;
+
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -42,8 +44,11 @@ impl State {
 }
 
 pub(crate) fn doctor(args: &DoctorArgs) -> anyhow::Result<Outcome> {
-    let findings =
-        [kernel(), containment(), terminals(), descriptors(), configuration(), sandbox()];
+    let containment = Containment::detect();
+    let mut findings =
+        vec![kernel(), no_orphan(&containment), terminals(), descriptors(), configuration()];
+    findings.extend(sandbox::findings());
+    findings.push(limits(&containment));
     if args.json {
         let rows: Vec<_> = findings
             .iter()
@@ -87,8 +92,8 @@ fn kernel() -> Finding {
     Finding { subject: "kernel", state, detail: format!("Linux {release}{note}") }
 }
 
-fn containment() -> Finding {
-    let (state, detail) = match Containment::detect().mechanism() {
+fn no_orphan(containment: &Containment) -> Finding {
+    let (state, detail) = match containment.mechanism() {
         Mechanism::Cgroup => (State::Good, "cgroup: every descendant can be ended, hostile or not"),
         Mechanism::Tag => (
             State::Weak,
@@ -97,6 +102,25 @@ fn containment() -> Finding {
         ),
     };
     Finding { subject: "no orphan", state, detail: detail.to_owned() }
+}
+
+fn limits(containment: &Containment) -> Finding {
+    let has = containment.controllers();
+    let missing = match (has.memory, has.processes) {
+        (true, true) => {
+            let detail = "by cgroup: memory and number of processes of each command as a whole";
+            return Finding { subject: "limits", state: State::Good, detail: detail.to_owned() };
+        }
+        (false, true) => "memory",
+        (true, false) => "pids",
+        (false, false) => "memory and pids",
+    };
+    let detail = format!(
+        "the server's cgroup lacks {missing}: memory is limited for each process instead, and a \
+         limit on processes holds only in a sandbox of an ordinary user; start the server in a \
+         cgroup v2 whose children have these controllers"
+    );
+    Finding { subject: "limits", state: State::Weak, detail }
 }
 
 fn terminals() -> Finding {
@@ -134,14 +158,5 @@ fn configuration() -> Finding {
             let found = if path.exists() { "read from" } else { "defaults; none at" };
             Finding { subject, state: State::Good, detail: format!("{found} {}", path.display()) }
         }
-    }
-}
-
-fn sandbox() -> Finding {
-    Finding {
-        subject: "sandbox",
-        state: State::Weak,
-        detail: "none in this release: requests that restrict anything are refused, never run"
-            .to_owned(),
     }
 }

@@ -34,8 +34,13 @@ enum Outside {
 }
 
 /// Passes everything through until the process has closed; returns its exit code.
-pub(crate) async fn drive(process: &Process, stdin: bool, resize: bool) -> anyhow::Result<i32> {
-    let output = copy_output(process);
+pub(crate) async fn drive(
+    process: &Process,
+    stdin: bool,
+    resize: bool,
+    watch: impl FnMut(&ProcessEvent),
+) -> anyhow::Result<i32> {
+    let output = copy_output(process, watch);
     let input = pass_in(process, stdin, resize);
     tokio::select! {
         code = output => code,
@@ -44,9 +49,13 @@ pub(crate) async fn drive(process: &Process, stdin: bool, resize: bool) -> anyho
 }
 
 /// Writes the process's output here until it has closed.
-async fn copy_output(process: &Process) -> anyhow::Result<i32> {
+async fn copy_output(
+    process: &Process,
+    mut watch: impl FnMut(&ProcessEvent),
+) -> anyhow::Result<i32> {
     let mut code = None;
     while let Some(event) = process.next_event().await {
+        watch(&event);
         match event {
             ProcessEvent::Output { stream: Stream::Stderr, bytes, .. } => {
                 put(std::io::stderr().lock(), &bytes)?;

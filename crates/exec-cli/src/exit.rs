@@ -86,6 +86,8 @@ pub(crate) fn status_of(error: &anyhow::Error) -> u8 {
 
 fn status(error: &ExecServerError) -> u8 {
     match error {
+        // Its sandbox, not the command itself.
+        ExecServerError::Rpc { message, .. } if message.starts_with("cannot confine ") => 1,
         ExecServerError::Rpc { code: code::INTERNAL, message } => {
             if message.ends_with("(os error 2)") { NOT_FOUND } else { CANNOT_EXECUTE }
         }

@@ -8,12 +8,16 @@ mod doctor;
 mod drive;
 mod exit;
 mod files;
+mod harden;
+mod rules;
 mod run;
+mod sandbox;
 mod serve;
 mod session;
 mod terminal;
 
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -23,8 +27,14 @@ use args::{Cli, Command};
 use exit::Outcome;
 
 fn main() -> ExitCode {
+    if is_file_worker() {
+        return serve_files();
+    }
     let cli = Cli::parse();
     log_to_stderr();
+    if matches!(cli.command, None | Some(Command::Serve(_))) {
+        harden::harden();
+    }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return exit::failed(&anyhow::Error::new(error).context("cannot start")),
@@ -42,14 +52,30 @@ fn main() -> ExitCode {
 async fn perform(cli: Cli) -> anyhow::Result<Outcome> {
     match cli.command {
         None => serve::serve(cli.serve).await,
-        Some(Command::Serve(args)) => serve::serve(args).await,
+        Some(Command::Serve(args)) => serve::serve(*args).await,
         Some(Command::Run(args)) => run::run(args).await,
+        Some(Command::Sandbox(args)) => sandbox::sandbox(args).await,
         Some(Command::Shell(args)) => run::shell(args).await,
         Some(Command::Ps(args)) => session::ps(args).await,
         Some(Command::Logs(args)) => session::logs(args).await,
         Some(Command::Kill(args)) => session::kill(args).await,
         Some(Command::Doctor(args)) => doctor::doctor(&args),
         Some(Command::Files(command)) => files::perform(command).await,
+        Some(Command::Rules(args)) => rules::rules(args),
+    }
+}
+
+/// Whether a server has started this program to make file calls inside a sandbox.
+fn is_file_worker() -> bool {
+    let mut args = std::env::args_os().skip(1);
+    args.next().is_some_and(|arg| arg == exec_server::WORKER_ARGUMENT) && args.next().is_none()
+}
+
+fn serve_files() -> ExitCode {
+    // Standard input is a socket then, for both directions.
+    match std::io::stdin().as_fd().try_clone_to_owned().and_then(exec_server::serve_files) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => exit::failed(&anyhow::Error::new(error)),
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context;
+use exec_client::ProcessEvent;
 use exec_protocol::id::ProcessId;
 use exec_protocol::path_uri::PathUri;
 use exec_protocol::process::{ExecEnvPolicy, Inherit, StartParams, TerminalSize};
@@ -42,19 +43,28 @@ async fn shell_on(connected: &Connected, args: ShellArgs) -> anyhow::Result<Outc
 }
 
 /// Starts the process, lends it this terminal, and waits for its end.
-async fn one_process(connected: &Connected, mut params: StartParams) -> anyhow::Result<Outcome> {
+async fn one_process(connected: &Connected, params: StartParams) -> anyhow::Result<Outcome> {
+    watched_process(connected, params, |_| {}).await
+}
+
+/// The same; `watch` sees everything that happens to it.
+pub(crate) async fn watched_process(
+    connected: &Connected,
+    mut params: StartParams,
+    watch: impl FnMut(&ProcessEvent),
+) -> anyhow::Result<Outcome> {
     let control = connected.client.supports_process_control();
     params.pipe_stdin = !params.tty && control;
     let tty = params.tty;
     let stdin = tty || params.pipe_stdin;
     let process = connected.client.start(params).await?;
     let raw = if tty { RawMode::enter().context("cannot use this terminal")? } else { None };
-    let code = drive(&process, stdin, tty && control).await;
+    let code = drive(&process, stdin, tty && control, watch).await;
     drop(raw);
     Ok(Outcome::Code(code?))
 }
 
-fn params(
+pub(crate) fn params(
     argv: Vec<String>,
     cwd: PathUri,
     mut env: BTreeMap<String, String>,

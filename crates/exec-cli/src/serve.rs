@@ -48,15 +48,19 @@ fn configure(args: &ServeArgs) -> anyhow::Result<ExecServerConfig> {
     if let Some(count) = args.max_processes_per_connection {
         config.processes_max = usize::try_from(count).unwrap_or(usize::MAX);
     }
+    args.sandbox.apply(&mut config);
+    args.limits.apply(&mut config);
     Ok(config)
 }
 
 /// The configuration of this user, or the default.
 pub(crate) fn load_config() -> anyhow::Result<ExecServerConfig> {
-    match config_home(|name| std::env::var_os(name).map(PathBuf::from)) {
-        Some(home) => ExecServerConfig::load(&home).context("cannot use the configuration"),
-        None => Ok(ExecServerConfig::default()),
-    }
+    let mut config = match config_home(|name| std::env::var_os(name).map(PathBuf::from)) {
+        Some(home) => ExecServerConfig::load(&home).context("cannot use the configuration")?,
+        None => ExecServerConfig::default(),
+    };
+    config.file_worker = std::env::current_exe().ok();
+    Ok(config)
 }
 
 fn auth_flags(args: ServeArgs) -> WsAuthFlags {

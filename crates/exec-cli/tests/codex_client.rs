@@ -81,6 +81,11 @@ async fn a_command_ends_with_its_session() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_patch_is_applied_inside_its_sandbox() -> Result<()> {
+    play("30", scenarios::a_patch_is_applied_inside_its_sandbox).await
+}
+
+#[tokio::test]
 async fn commands_are_confined_as_codex_asks() -> Result<()> {
     play("30", scenarios::commands_are_confined_as_codex_asks).await
 }

@@ -34,6 +34,7 @@ fn page(chunks: &[(u64, &str)], next_seq: u64) -> ReadResult {
         output_offset: None,
         denials: Vec::new(),
         usage: None,
+        limit_reached: None,
     }
 }
 

@@ -17,19 +17,27 @@ pub fn discover(
     limits: &Limits,
     cancelled: &AtomicBool,
 ) -> Result<DiscoverRootsResult, Error> {
-    if params.roots.len() > ROOTS_MAX {
-        return Err(Error::TooManyRoots);
-    }
+    check(params)?;
+    let roots = params.roots.iter().map(|root| discover_one(root, limits, cancelled));
+    Ok(fit(roots.collect::<Result<_, _>>()?, limits))
+}
+
+/// Refuses what asks for too much.
+pub fn check(params: &DiscoverRootsParams) -> Result<(), Error> {
+    if params.roots.len() > ROOTS_MAX { Err(Error::TooManyRoots) } else { Ok(()) }
+}
+
+/// The answer, with as many of the roots in order as fit it.
+pub fn fit(found: Vec<DiscoveredRoot>, limits: &Limits) -> DiscoverRootsResult {
     let mut left = Budget::new(limits);
-    let mut roots = Vec::with_capacity(params.roots.len());
-    for root in &params.roots {
-        let found = discover_one(root, limits, cancelled)?;
-        roots.push(match left.take(&found) {
-            Some(()) => found,
-            None => failed(root, "capability root does not fit the answer".to_owned()),
-        });
-    }
-    Ok(DiscoverRootsResult { roots })
+    let fit = |found: DiscoveredRoot| match left.take(&found) {
+        Some(()) => found,
+        None => {
+            let root = CapabilityRoot { id: found.id, path: found.path, sandbox: None };
+            failed(&root, "capability root does not fit the answer".to_owned())
+        }
+    };
+    DiscoverRootsResult { roots: found.into_iter().map(fit).collect() }
 }
 
 fn discover_one(

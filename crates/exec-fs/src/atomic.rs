@@ -14,6 +14,7 @@ use rustix::fs::{Access, AtFlags, CWD, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
 use crate::error::Error;
+use crate::protected;
 use crate::resolve::{self, NEW_FILE, Place, Status, retry};
 use crate::write::write_all;
 
@@ -39,6 +40,9 @@ pub(crate) fn replace(
 ) -> Result<(), Error> {
     let directory = place.directory.as_fd();
     let old = existing(place)?;
+    if old.is_none() {
+        protected::check_new(directory, &place.name)?;
+    }
     let mode = if old.is_some() { Mode::RUSR | Mode::WUSR } else { NEW_FILE };
     let mut new = Temporary::create(directory, mode)?;
     after(Step::Created)?;

@@ -19,7 +19,7 @@ use crate::directory::{Parents, create_directory};
 use crate::entries::{EntryBuffer, kind};
 use crate::error::Error;
 use crate::limits::DESCENT_OPEN_MAX;
-use crate::resolve::{self, HARMLESS, Identity, Links, NEW_DIRECTORY, retry};
+use crate::resolve::{self, HARMLESS, Identity, Links, retry};
 use crate::write::refuse_fifo;
 
 /// Whether a directory is meant with everything below it.
@@ -122,9 +122,8 @@ fn copy_file(
         refuse_fifo(seen.file_type())?;
     }
     // Not emptied on opening: first it must be known that it is another file.
-    let flags = OFlags::WRONLY | OFlags::CREATE | HARMLESS;
     let mode = status.mode() & Mode::from_raw_mode(0o777);
-    let copy = retry(|| rustix::fs::openat(target.directory, target.name, flags, mode))?;
+    let copy = resolve::open_or_create(target.directory, target.name, OFlags::WRONLY, mode)?;
     let seen = resolve::status(copy.as_fd())?;
     refuse_fifo(seen.file_type())?;
     if seen.identity() == status.identity() {
@@ -144,7 +143,9 @@ fn copy_link(
     new: &OsStr,
 ) -> Result<(), Error> {
     let target = retry(|| rustix::fs::readlinkat(parent, name, Vec::new()))?;
-    Ok(retry(|| rustix::fs::symlinkat(&*target, directory, new))?)
+    resolve::with_name(directory, new, |directory, name| {
+        rustix::fs::symlinkat(&*target, directory, name)
+    })
 }
 
 /// One directory of the source: how far it was read, and which of its directories are to be
@@ -195,13 +196,14 @@ fn copy_tree(source: OwnedFd, destination: OwnedFd, cancel: &Cancel) -> Result<(
 
 /// Makes a directory, or takes the one that is there.
 fn make_directory(parent: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Error> {
-    let made = retry(|| rustix::fs::mkdirat(parent, name, NEW_DIRECTORY));
-    if !matches!(made, Ok(()) | Err(Errno::EXIST)) {
-        made?;
-    }
+    let existed = match resolve::make_directory(parent, name) {
+        Ok(()) => false,
+        Err(error) if error.errno() == Some(Errno::EXIST) => true,
+        Err(error) => return Err(error),
+    };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | HARMLESS;
     match retry(|| rustix::fs::openat(parent, name, flags, Mode::empty())) {
-        Err(Errno::NOTDIR) if made.is_err() => Err(Errno::EXIST.into()),
+        Err(Errno::NOTDIR) if existed => Err(Errno::EXIST.into()),
         other => Ok(other?),
     }
 }

@@ -13,7 +13,7 @@ use crate::cancel::Cancel;
 use crate::entries::{EntryBuffer, kind, target_kind};
 use crate::error::Error;
 use crate::limits::READ_DIRECTORY_ENTRIES_MAX;
-use crate::resolve::{self, Links, NEW_DIRECTORY, retry};
+use crate::resolve::{self, Links, retry};
 
 /// What to do about the directories above a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,17 +27,40 @@ pub enum Parents {
 /// Makes a directory.
 pub fn create_directory(path: &Path, parents: Parents, links: Links) -> Result<(), Error> {
     match (parents, links) {
-        (Parents::Create, Links::Follow) => Ok(std::fs::create_dir_all(path)?),
-        (Parents::Require, Links::Follow) => {
-            Ok(retry(|| rustix::fs::mkdirat(CWD, path, NEW_DIRECTORY))?)
-        }
+        (Parents::Create, Links::Follow) => create_with_parents(path),
+        (Parents::Require, Links::Follow) => resolve::make_directory(CWD, path.as_os_str()),
         (Parents::Create, Links::Refuse) => create_by_components(path),
         (Parents::Require, Links::Refuse) => {
             let (parent, name) = resolve::parent(path, links)
                 .map_err(|error| error.if_no_entry(Error::DirectoryExists))?;
-            Ok(retry(|| rustix::fs::mkdirat(&parent, name, NEW_DIRECTORY))?)
+            resolve::make_directory(parent.as_fd(), name)
         }
     }
+}
+
+/// Makes the directory and those above it that are missing, where links lead.
+fn create_with_parents(path: &Path) -> Result<(), Error> {
+    let make = |path: &Path| match resolve::make_directory(CWD, path.as_os_str()) {
+        Err(error) if error.errno() != Some(Errno::NOENT) && path.is_dir() => {
+            // There already, perhaps only just now.
+            drop(error);
+            Ok(())
+        }
+        other => other,
+    };
+    let mut missing = Vec::new();
+    for above in path.ancestors() {
+        match make(above) {
+            Err(error) if error.errno() == Some(Errno::NOENT) && above.parent().is_some() => {
+                missing.push(above);
+            }
+            other => {
+                other?;
+                break;
+            }
+        }
+    }
+    missing.into_iter().rev().try_for_each(make)
 }
 
 /// Enters or makes one component after the other, none of them through a link.
@@ -50,10 +73,11 @@ fn create_by_components(path: &Path) -> Result<(), Error> {
     for name in names.filter(|name| !name.is_empty()).map(OsStr::from_bytes) {
         at = match enter(&at, name) {
             Err(Errno::NOENT) => {
-                match retry(|| rustix::fs::mkdirat(&at, name, NEW_DIRECTORY)) {
+                match resolve::make_directory(at.as_fd(), name) {
+                    Ok(()) => enter(&at, name)?,
                     // Somebody else made it just now.
-                    Ok(()) | Err(Errno::EXIST) => enter(&at, name)?,
-                    Err(error) => return Err(error.into()),
+                    Err(error) if error.errno() == Some(Errno::EXIST) => enter(&at, name)?,
+                    Err(error) => return Err(error),
                 }
             }
             other => other?,

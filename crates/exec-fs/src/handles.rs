@@ -39,6 +39,20 @@ enum Slot {
     Open(Arc<OwnedFd>),
 }
 
+/// A name that was taken and has no file yet.
+#[derive(Debug)]
+#[must_use]
+pub struct Reserved(u64);
+
+/// Opens a regular file.
+pub fn open_file(path: &Path, links: Links, mode: OpenMode) -> Result<OwnedFd, Error> {
+    match mode {
+        OpenMode::Read => open_regular(path, links).map(|(fd, _)| fd),
+        OpenMode::Replace => writable(path, links, Content::Empty),
+        OpenMode::Update => writable(path, links, Content::Keep),
+    }
+}
+
 /// What a read gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
@@ -56,16 +70,27 @@ impl Handles {
 
     /// Opens a regular file under a name that is not in use.
     pub fn open(&self, id: &str, path: &Path, mode: OpenMode) -> Result<(), Error> {
+        let reserved = self.reserve(id)?;
+        self.settle(id, reserved, open_file(path, Links::Follow, mode))
+    }
+
+    /// Takes a name that is not in use, for a file that somebody else opens.
+    pub fn reserve(&self, id: &str) -> Result<Reserved, Error> {
         check_id(id)?;
-        let number = self.reserve(id)?;
-        let opened = match mode {
-            OpenMode::Read => open_regular(path, Links::Follow).map(|(fd, _)| fd),
-            OpenMode::Replace => writable(path, Content::Empty),
-            OpenMode::Update => writable(path, Content::Keep),
-        };
+        self.take_name(id).map(Reserved)
+    }
+
+    /// Puts what was opened under the name that was taken for it, or gives the name back.
+    pub fn settle<E>(
+        &self,
+        id: &str,
+        reserved: Reserved,
+        opened: Result<OwnedFd, E>,
+    ) -> Result<(), E> {
         let mut table = self.lock();
         // Closed in the meantime, and perhaps taken by another opening.
-        let ours = matches!(table.slots.get(id), Some(Slot::Opening(other)) if *other == number);
+        let ours =
+            matches!(table.slots.get(id), Some(Slot::Opening(other)) if *other == reserved.0);
         match opened {
             Ok(fd) if ours => {
                 table.slots.insert(id.to_owned(), Slot::Open(Arc::new(fd)));
@@ -166,7 +191,7 @@ impl Handles {
         self.len() == 0
     }
 
-    fn reserve(&self, id: &str) -> Result<u64, Error> {
+    fn take_name(&self, id: &str) -> Result<u64, Error> {
         let mut table = self.lock();
         let full = table.slots.len() >= self.handles_max;
         let number = table.openings + 1;
@@ -211,8 +236,8 @@ impl Handles {
     }
 }
 
-fn writable(path: &Path, content: Content) -> Result<OwnedFd, Error> {
-    match open_to_write(path, Links::Follow, content) {
+fn writable(path: &Path, links: Links, content: Content) -> Result<OwnedFd, Error> {
+    match open_to_write(path, links, content) {
         Ok((_, status)) if !status.is_file() => Err(Error::NotAFile(path.to_owned())),
         other => other.map(|(fd, _)| fd),
     }

@@ -10,6 +10,7 @@
 pub mod cancel;
 pub mod error;
 pub mod limits;
+pub mod protected;
 pub mod resolve;
 
 mod atomic;
@@ -19,6 +20,7 @@ mod write;
 
 pub mod cached;
 pub mod handles;
+pub mod lend;
 
 mod directory;
 mod entries;
@@ -40,7 +42,7 @@ pub use cancel::Cancel;
 pub use copy::{Recursion, copy};
 pub use directory::{Parents, create_directory, read_directory, read_directory_json};
 pub use error::{Error, ErrorKind};
-pub use handles::Handles;
+pub use handles::{Handles, open_file};
 pub use missing::{MissingHub, MissingWatch};
 pub use read::{FileReader, read_file};
 pub use remove::{Missing, remove};

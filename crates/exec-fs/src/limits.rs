@@ -113,3 +113,6 @@ pub const WATCH_WINDOW: Duration = Duration::from_millis(50);
 
 /// Missing paths watched at once by a connection.
 pub const MISSING_PATHS_MAX: usize = 64;
+
+/// Most that is copied of a file that the kernel makes up as it is read.
+pub(crate) const MADE_UP_BYTES_MAX: u64 = 16 << 20;

@@ -1,7 +1,7 @@
 //! `fs/readFile`: regular files only, and never a wait.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::buffer::spare_capacity;
@@ -32,6 +32,20 @@ impl FileReader {
     pub fn open(path: &Path, links: Links, bytes_max: u64) -> Result<Self, Error> {
         let (fd, status) = open_regular(path, links)?;
         Self::new(fd, &status, bytes_max)
+    }
+
+    /// Of a file that somebody else has opened.
+    pub fn of(fd: OwnedFd, bytes_max: u64) -> Result<Self, Error> {
+        let status = resolve::status(fd.as_fd())?;
+        if !status.is_file() {
+            return Err(Error::NotRegular);
+        }
+        Self::new(fd, &status, bytes_max)
+    }
+
+    /// The open file, as far as it was not read.
+    pub fn into_file(self) -> OwnedFd {
+        self.fd
     }
 
     /// Of a file that is open and known to be regular.
@@ -83,7 +97,7 @@ impl FileReader {
     }
 
     /// Everything that is left.
-    pub(crate) fn read_to_end(mut self) -> Result<Vec<u8>, Error> {
+    pub fn read_to_end(mut self) -> Result<Vec<u8>, Error> {
         let mut out = Vec::new();
         let known = if self.size == 0 { PIECE_BYTES } else { self.wanted(usize::MAX) };
         out.reserve_exact(known);
@@ -101,6 +115,12 @@ impl FileReader {
             }
         }
         Ok(out)
+    }
+}
+
+impl AsFd for FileReader {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 

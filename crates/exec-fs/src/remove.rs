@@ -14,6 +14,7 @@ use crate::descent::{Descent, open_below};
 use crate::entries::EntryBuffer;
 use crate::error::Error;
 use crate::limits::DESCENT_OPEN_MAX;
+use crate::protected;
 use crate::resolve::{self, Links, retry};
 
 /// What to say of a path that does not exist.
@@ -139,6 +140,7 @@ fn remove_some(
 }
 
 fn unlink(directory: BorrowedFd<'_>, name: &OsStr, flags: AtFlags) -> Result<(), Error> {
+    protected::check_old(directory, name)?;
     Ok(retry(|| rustix::fs::unlinkat(directory, name, flags))?)
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use rustix::fs::{CWD, RenameFlags};
 
 use crate::error::Error;
-use crate::resolve::retry;
+use crate::resolve;
 
 /// What to do about something that has the new name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,5 +22,9 @@ pub fn rename(source: &Path, destination: &Path, existing: Existing) -> Result<(
         Existing::Replace => RenameFlags::empty(),
         Existing::Keep => RenameFlags::NOREPLACE,
     };
-    Ok(retry(|| rustix::fs::renameat_with(CWD, source, CWD, destination, flags))?)
+    resolve::without_name(source, |old_directory, old| {
+        resolve::with_name(CWD, destination.as_os_str(), |directory, name| {
+            rustix::fs::renameat_with(old_directory, old, directory, name, flags)
+        })
+    })
 }

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::limits::LINKS_MAX;
+use crate::protected;
 
 /// What to do about symbolic links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +54,103 @@ pub(crate) fn open(path: &Path, links: Links, flags: OFlags) -> Result<OwnedFd, 
             open_at(parent.as_fd(), name, flags)
         }
     }
+}
+
+/// Opens what the path names, from a directory, and makes it where nothing is; links lead on. Nothing
+/// protected is made.
+pub(crate) fn open_or_create(
+    base: BorrowedFd<'_>,
+    path: &OsStr,
+    flags: OFlags,
+    mode: Mode,
+) -> Result<OwnedFd, Error> {
+    let flags = flags | HARMLESS;
+    if !protected::any() {
+        return Ok(retry(|| rustix::fs::openat(base, path, flags | OFlags::CREATE, mode))?);
+    }
+    // What is there needs no name. What is not gets its name in a directory that is looked at.
+    for _ in 0..LINKS_MAX {
+        match retry(|| rustix::fs::openat(base, path, flags, mode)) {
+            Err(Errno::NOENT) => {}
+            other => return Ok(other?),
+        }
+        if path.as_bytes().ends_with(b"/") {
+            return Err(Errno::ISDIR.into());
+        }
+        let place =
+            place_from(base, Path::new(path)).map_err(|error| error.if_no_entry(Errno::NOENT))?;
+        match create_at(place.directory.as_fd(), &place.name, flags, mode) {
+            // It became a link just now.
+            Err(error) if error.errno() == Some(Errno::LOOP) => {}
+            other => return other,
+        }
+    }
+    Err(Errno::LOOP.into())
+}
+
+/// Opens an entry of a directory, never through a link, and makes it where nothing is. Nothing
+/// protected is made.
+pub(crate) fn create_at(
+    directory: BorrowedFd<'_>,
+    name: &OsStr,
+    flags: OFlags,
+    mode: Mode,
+) -> Result<OwnedFd, Error> {
+    let flags = flags | HARMLESS | OFlags::NOFOLLOW;
+    let protected = protected::covers_new(directory, name)?;
+    let create = if protected { OFlags::empty() } else { OFlags::CREATE };
+    match retry(|| rustix::fs::openat(directory, name, flags | create, mode)) {
+        Err(Errno::NOENT) if protected => Err(Errno::ROFS.into()),
+        other => Ok(other?),
+    }
+}
+
+/// Makes a directory. Nothing protected is made.
+pub(crate) fn make_directory(base: BorrowedFd<'_>, path: &OsStr) -> Result<(), Error> {
+    with_name(base, path, |directory, name| rustix::fs::mkdirat(directory, name, NEW_DIRECTORY))
+}
+
+/// Gives a new name to something, by a call that does not follow a link of that name. It is given the
+/// directory that gets the name, and the name. Nothing protected is made.
+pub(crate) fn with_name(
+    base: BorrowedFd<'_>,
+    path: &OsStr,
+    mut call: impl FnMut(BorrowedFd<'_>, &OsStr) -> rustix::io::Result<()>,
+) -> Result<(), Error> {
+    with_checked_name(base, path, protected::check_new, |directory, name| {
+        Ok(retry(|| call(directory, name))?)
+    })
+}
+
+/// The same for a name that is taken away. Nothing protected is.
+pub(crate) fn without_name(
+    path: &Path,
+    call: impl FnOnce(BorrowedFd<'_>, &OsStr) -> Result<(), Error>,
+) -> Result<(), Error> {
+    with_checked_name(CWD, path.as_os_str(), protected::check_old, call)
+}
+
+fn with_checked_name(
+    base: BorrowedFd<'_>,
+    path: &OsStr,
+    check: fn(BorrowedFd<'_>, &OsStr) -> Result<(), Error>,
+    call: impl FnOnce(BorrowedFd<'_>, &OsStr) -> Result<(), Error>,
+) -> Result<(), Error> {
+    if !protected::any() {
+        return call(base, path);
+    }
+    let (parent, name) = match split(Path::new(path)) {
+        // Another spelling of a directory that is there, or that cannot be made in that way.
+        Err(_) => return call(base, path),
+        Ok(split) => split,
+    };
+    let directory = retry(|| rustix::fs::openat(base, parent, DIRECTORY, Mode::empty()))?;
+    check(directory.as_fd(), name)?;
+    // With the slashes at its end, which mean something.
+    let bytes = path.as_bytes();
+    let start = if parent == Path::new(".") { 0 } else { parent.as_os_str().len() };
+    let spelled = OsStr::from_bytes(bytes.get(start..).unwrap_or(name.as_bytes()));
+    call(directory.as_fd(), spelled)
 }
 
 /// Opens an entry of a directory, harmlessly, and never through a link.
@@ -113,7 +211,18 @@ pub(crate) struct Place {
 /// Where a file of that path is or would be, which is where its last link leads.
 pub(crate) fn place(path: &Path, links: Links) -> Result<Place, Error> {
     let (directory, name) = parent(path, links)?;
-    let mut place = Place { directory, name: name.to_owned() };
+    follow(Place { directory, name: name.to_owned() }, links)
+}
+
+/// The same, for a path from a directory, where links are followed.
+fn place_from(base: BorrowedFd<'_>, path: &Path) -> Result<Place, Error> {
+    let (parent, name) = split(path)?;
+    let directory = retry(|| rustix::fs::openat(base, parent, DIRECTORY, Mode::empty()))?;
+    follow(Place { directory, name: name.to_owned() }, Links::Follow)
+}
+
+/// Goes where the links lead that are at the place.
+fn follow(mut place: Place, links: Links) -> Result<Place, Error> {
     for _ in 0..LINKS_MAX {
         let target = match rustix::fs::readlinkat(&place.directory, &place.name, Vec::new()) {
             // Not a link, or nothing.

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::atomic;
 use crate::error::Error;
-use crate::resolve::{self, Links, Status, retry};
+use crate::resolve::{self, Links, NEW_FILE, Status, retry};
 
 /// How a file gets its new content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,8 +78,14 @@ pub(crate) fn open_to_write(
         refuse_fifo(seen.file_type())?;
     }
     let emptied = if content == Content::Empty { OFlags::TRUNC } else { OFlags::empty() };
-    let flags = OFlags::WRONLY | OFlags::CREATE | emptied;
-    let fd = resolve::open(path, links, flags)?;
+    let flags = OFlags::WRONLY | emptied;
+    let fd = match links {
+        Links::Follow => resolve::open_or_create(CWD, path.as_os_str(), flags, NEW_FILE)?,
+        Links::Refuse => {
+            let (parent, name) = resolve::parent(path, links)?;
+            resolve::create_at(parent.as_fd(), name, flags, NEW_FILE)?
+        }
+    };
     let status = resolve::status(fd.as_fd())?;
     refuse_fifo(status.file_type())?;
     Ok((fd, status))

@@ -121,7 +121,8 @@ fn spawn(argv: &[&str], containment: &Containment) -> Spawned {
         cwd: c"/",
         stdio: ChildStdio::Pipes { stdin: false },
         containment,
-        limits: Default::default(),
+        limits: &[],
+        group_limits: Default::default(),
         launch: None,
     })
     .expect("the program starts")

@@ -181,7 +181,8 @@ impl Actor {
         // With the first process of its namespace every other of the command is gone too.
         let confined = state.confined.take();
         let sandbox_denied = confined.as_ref().is_some_and(|it| it.scanner.verdict(code));
-        state.log.exited(Exit { code, sandbox_denied, usage });
+        let deadline_passed = state.deadline_passed;
+        state.log.exited(Exit { code, sandbox_denied, usage, deadline_passed });
         drop(state);
         if let Some(confined) = confined {
             // May touch the disk.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
 
 use exec_protocol::process::{ExecEnvPolicy, Inherit};
 
@@ -27,6 +28,22 @@ const NEVER: &[&str] = &[
     "OPENAI_WORKLOAD_IDENTITY_CONTEXT",
     "CODEX_EXEC_SERVER_EXIT_ON_STDIN_CLOSE",
 ];
+
+/// The server's own variables, as it was started with.
+pub fn own() -> Box<dyn Iterator<Item = (OsString, OsString)>> {
+    match GIVEN.get() {
+        Some(given) => Box::new(given.iter().cloned()),
+        None => Box::new(std::env::vars_os()),
+    }
+}
+
+/// Keeps the variables as they are now for children, whatever happens to the server's own.
+pub fn keep_own() {
+    GIVEN.get_or_init(|| std::env::vars_os().collect());
+}
+
+/// What the server was started with, if that was kept.
+static GIVEN: OnceLock<Vec<(OsString, OsString)>> = OnceLock::new();
 
 /// The environment of one child: the policy's view of `own` (nothing without a policy), overlaid
 /// with `overlay`, then with `late` (which can also remove), less what is never given.

@@ -4,6 +4,8 @@ use std::io;
 
 use exec_sandbox::launch::Failure;
 
+use crate::limits::Unenforceable;
+
 /// Why a process could not be started or reached.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -16,6 +18,9 @@ pub enum Error {
     /// A variable holds a NUL.
     #[error("data provided contains a nul byte")]
     NulInEnv,
+    /// A limit cannot be enforced here; nothing was started.
+    #[error(transparent)]
+    Limit(#[from] Unenforceable),
     /// The operating system refused.
     #[error("{}", os_text(.0))]
     Spawn(#[source] io::Error),

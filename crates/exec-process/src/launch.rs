@@ -12,14 +12,14 @@ use tokio::io::Interest;
 use crate::actor;
 use crate::error::Error;
 use crate::spec::Spec;
-use crate::sys::{self, Containment, Spawned};
+use crate::sys::{self, Containment, ExitStatus, Spawned};
 
 /// How long setting up may take. It is a matter of milliseconds, unless a file system hangs.
 const SET_UP_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Starts the child and waits until its command runs. Returns it and, if signals for the command go
 /// through another process, that one.
-pub(crate) async fn start(
+pub async fn start(
     launch: Launch,
     spec: &Spec,
     containment: &Containment,
@@ -35,7 +35,8 @@ pub(crate) async fn start(
         cwd: c"/",
         stdio: spec.stdio.for_child(),
         containment,
-        limits: spec.limits,
+        limits: &[],
+        group_limits: spec.limits.of_group(containment.controllers()),
         launch: Some(&launch),
     })
     .map_err(|source| confine("make namespaces for it", source))?;
@@ -102,7 +103,7 @@ impl Unfinished {
 
     async fn end(mut self) {
         if let Some(spawned) = self.0.take() {
-            end(spawned).await;
+            end(spawned, Duration::ZERO).await;
         }
     }
 }
@@ -112,24 +113,25 @@ impl Drop for Unfinished {
         if let Some(spawned) = self.0.take()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            runtime.spawn(end(spawned));
+            runtime.spawn(end(spawned, Duration::ZERO));
         }
     }
 }
 
-/// Kills a child and everything it made, and waits for it.
-async fn end(spawned: Spawned) {
+/// Gives a child so long to end by itself, then kills it and everything it made, and waits for it.
+/// Returns how it ended, if that is known.
+pub async fn end(spawned: Spawned, patience: Duration) -> Option<ExitStatus> {
     let Spawned { pid, pidfd, group, .. } = spawned;
+    let pidfd = actor::watch(Arc::new(pidfd), Interest::READABLE).ok()?;
+    // Nothing else is done at the end of the time than if it had ended.
+    tokio::time::timeout(patience, pidfd.readable()).await.map(drop).ok();
     // It may have ended by itself.
     sys::signal_group(pid, libc::SIGKILL).ok();
     let killed = tokio::task::spawn_blocking(move || group.kill().map(|()| group)).await;
     if let Ok(Err(error)) = killed {
-        tracing::warn!(%error, pid, "cannot kill what a failed start left");
+        tracing::warn!(%error, pid, "cannot kill what a child left");
     }
-    if let Ok(pidfd) = actor::watch(Arc::new(pidfd), Interest::READABLE)
-        && pidfd.readable().await.is_ok()
-    {
-        // Somebody else waited for it: then it is gone as well.
-        sys::try_wait(pidfd.get_ref().as_fd()).ok();
-    }
+    pidfd.readable().await.ok()?.retain_ready();
+    // Somebody else waited for it: then it is gone as well.
+    sys::try_wait(pidfd.get_ref().as_fd()).ok().flatten()
 }

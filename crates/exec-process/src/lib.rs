@@ -11,8 +11,9 @@ pub mod spec;
 pub mod sys;
 
 mod actor;
+mod deadline;
 mod head_tail;
-mod launch;
+pub mod launch;
 pub mod log;
 pub mod process;
 mod state;

@@ -64,6 +64,8 @@ pub struct Exit {
     pub sandbox_denied: bool,
     /// What it used.
     pub usage: Usage,
+    /// It was killed because its time was up.
+    pub deadline_passed: bool,
 }
 
 /// Where the life of a process stands.
@@ -317,6 +319,7 @@ mod tests {
         code: 3,
         sandbox_denied: false,
         usage: Usage { cpu: std::time::Duration::ZERO, memory_bytes_max: 0 },
+        deadline_passed: false,
     };
 
     fn followed(log: &mut OutputLog) -> String {

@@ -15,14 +15,16 @@ use futures_util::task::AtomicWaker;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::actor;
+use crate::deadline;
 use crate::env::Environment;
 use crate::error::Error;
 use crate::launch;
+use crate::limits::Counted;
 use crate::log::{Event, LogLimits, LogState, OutputLog, ReadPage};
 use crate::spec::{Spec, Stdio};
 use crate::state::{Confined, Ending, Keep, State, Stdin};
 use crate::stdin::{StdinQueue, WriteIds};
-use crate::sys::{self, Containment, Spawned};
+use crate::sys::{self, ContainedGroup, Containment, Spawned};
 
 /// Places in the queue to one child's stdin.
 pub(crate) const STDIN_PLACES: u32 = 128;
@@ -73,6 +75,8 @@ impl Process {
         watcher: Arc<dyn Watcher>,
     ) -> Result<Arc<Self>, Error> {
         let strings = spec.exec_strings()?;
+        let controllers = containment.controllers();
+        let each = spec.limits.of_each(controllers, Counted::User)?;
         // Nobody asks for it again, and it may be large.
         spec.env = Environment::new();
         let spawned = sys::spawn(&sys::SpawnRequest {
@@ -82,7 +86,8 @@ impl Process {
             cwd: &strings.cwd,
             stdio: spec.stdio.for_child(),
             containment,
-            limits: spec.limits,
+            limits: &each,
+            group_limits: spec.limits.of_group(controllers),
             launch: None,
         })
         .map_err(Error::Spawn)?;
@@ -138,6 +143,7 @@ impl Process {
                 ending: Ending::No,
                 reaped: false,
                 write_ids: WriteIds::default(),
+                deadline_passed: false,
                 confined,
             }),
             announced: AtomicBool::new(false),
@@ -150,6 +156,9 @@ impl Process {
         });
         actor::start(&process, spawned.pidfd, stdout, spawned.stderr.map(Arc::new), terminal)
             .map_err(Error::Spawn)?;
+        if let Some(deadline) = process.spec.limits.deadline {
+            tokio::spawn(deadline::enforce(process.clone(), deadline));
+        }
         Ok(process)
     }
 
@@ -427,6 +436,21 @@ impl Process {
         }
         drop(state);
         self.actor.wake();
+    }
+
+    /// Its time is up: kills it and what it left.
+    pub(crate) fn pass_deadline(&self) {
+        let mut state = self.lock();
+        state.deadline_passed = state.log.state().exit.is_none();
+        drop(state);
+        self.kill_remains();
+    }
+
+    /// Those of its descendants that may be alive; `None` when surely nobody is.
+    pub(crate) fn group(&self) -> Option<Arc<ContainedGroup>> {
+        let group = self.lock().group.clone();
+        // Looking is instant, or else not worth it.
+        group.filter(|group| !group.mechanism().is_instant() || !group.is_empty())
     }
 
     /// Gives the group back if no descendant is alive; false if one is. Looking may block for a

@@ -29,6 +29,8 @@ pub struct Spec {
     pub stdio: Stdio,
     /// What it may use.
     pub limits: Limits,
+    /// Whether somebody asked what it used.
+    pub tells_usage: bool,
 }
 
 /// What a child's descriptors 0 to 2 are.
@@ -39,6 +41,8 @@ pub enum Stdio {
         /// A pipe for input too; else it reads from `/dev/null`.
         stdin: bool,
     },
+    /// A socket for input and answers, and one pipe for all output.
+    Socket,
     /// One terminal for all three.
     Terminal(TerminalSize),
 }
@@ -47,6 +51,7 @@ impl Stdio {
     pub(crate) fn for_child(self) -> ChildStdio {
         match self {
             Stdio::Pipes { stdin } => ChildStdio::Pipes { stdin },
+            Stdio::Socket => ChildStdio::Socket,
             Stdio::Terminal(size) => ChildStdio::Pty { rows: size.rows, cols: size.cols },
         }
     }
@@ -122,6 +127,7 @@ mod tests {
             env: path.map(|path| ("PATH".into(), path.into())).into_iter().collect(),
             stdio: Stdio::Pipes { stdin: false },
             limits: Limits::default(),
+            tells_usage: false,
         }
     }
 

@@ -23,6 +23,8 @@ pub(crate) struct State {
     /// Who passes signals on to the command, if that is not the child itself; none once it is reaped.
     pub(crate) signals: Option<OwnedFd>,
     pub(crate) write_ids: WriteIds,
+    /// Its time was up before its exit.
+    pub(crate) deadline_passed: bool,
     /// Of a confined command only.
     pub(crate) confined: Option<Confined>,
 }

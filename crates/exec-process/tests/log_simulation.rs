@@ -21,6 +21,7 @@ const EXIT: Exit = Exit {
     code: 7,
     sandbox_denied: false,
     usage: Usage { cpu: Duration::ZERO, memory_bytes_max: 0 },
+    deadline_passed: false,
 };
 
 #[test]

@@ -56,6 +56,14 @@ impl SandboxContext {
         })
     }
 
+    /// Whether some file is out of bounds, for reading or for writing.
+    pub fn restricts_files(&self) -> bool {
+        match &self.permissions {
+            Permissions::Disabled | Permissions::External { .. } => false,
+            Permissions::Managed { file_system, .. } => file_system.restricts(),
+        }
+    }
+
     /// Whether running without any sandbox would be weaker than this intent.
     pub fn restricts(&self) -> bool {
         match &self.permissions {

@@ -10,6 +10,7 @@ mod locate;
 mod memory;
 mod metadata;
 mod refusal;
+mod remembered;
 mod resolve;
 mod scan;
 
@@ -24,6 +25,7 @@ pub use host::{Disk, Host, Kind, Object};
 pub use memory::Table;
 pub use metadata::METADATA;
 pub use refusal::Refusal;
+pub use remembered::Remembered;
 pub use scan::{MATCHES_MAX, VISITED_MAX};
 
 pub(crate) use entries::lexical;

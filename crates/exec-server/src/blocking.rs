@@ -4,15 +4,31 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::dispatch::Caller;
+use tokio::sync::Semaphore;
+
 use crate::error::Error;
 
 /// Set when nobody waits any more.
 pub(crate) type Stop = Arc<AtomicBool>;
 
+/// Whoever makes such calls.
+pub(crate) trait Places {
+    /// Where they are made.
+    fn places(&self) -> &Place;
+}
+
+/// Where calls are made that may block.
+#[derive(Clone)]
+pub(crate) enum Place {
+    /// On the runtime's threads, that many at once.
+    Threads(Arc<Semaphore>),
+    /// Here: it is such a thread. Somebody else sets that nobody waits any more.
+    Here(Stop),
+}
+
 /// Runs a call on a thread that may block. Dropped, it is told to stop.
 pub(crate) async fn blocking<T: Send + 'static>(
-    caller: &Caller,
+    caller: &impl Places,
     call: impl FnOnce(Stop) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     struct Waiting(Stop);
@@ -21,7 +37,11 @@ pub(crate) async fn blocking<T: Send + 'static>(
             self.0.store(true, Ordering::Relaxed);
         }
     }
-    let Ok(_place) = caller.server.file_calls.acquire().await else {
+    let threads = match caller.places() {
+        Place::Threads(threads) => threads,
+        Place::Here(stop) => return call(stop.clone()),
+    };
+    let Ok(_place) = threads.acquire().await else {
         return Err(Error::Internal);
     };
     let waiting = Waiting(Stop::default());

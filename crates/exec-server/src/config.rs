@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use exec_process::Limits;
 use exec_protocol::limits::RETAINED_BYTES;
 use exec_sandbox::linux::probe::Engine;
 
@@ -35,8 +36,14 @@ pub struct ExecServerConfig {
     pub concurrent_requests: usize,
     /// Whether an unknown notification is only answered, instead of ending the connection.
     pub tolerate_unknown_notifications: bool,
+    /// The program that makes file calls inside a sandbox, by its real path: one that calls
+    /// [`serve_files`](crate::serve_files) when its only argument is
+    /// [`WORKER_ARGUMENT`](crate::WORKER_ARGUMENT). Without one such calls are refused.
+    pub file_worker: Option<PathBuf>,
     /// How commands are confined.
     pub sandbox: SandboxConfig,
+    /// What each process may use at most; the default where a request sets no limit.
+    pub limits: Limits,
 }
 
 /// How commands are confined, as far as the operator decides it.
@@ -63,7 +70,9 @@ impl Default for ExecServerConfig {
             detached_life: DETACHED_LIFE,
             concurrent_requests: CONCURRENT_REQUESTS,
             tolerate_unknown_notifications: false,
+            file_worker: None,
             sandbox: SandboxConfig::default(),
+            limits: Limits::default(),
         }
     }
 }
@@ -233,6 +242,30 @@ const KEYS: &[(&str, Apply)] = &[
         config.sandbox.nested_user_namespaces = boolean(value)?;
         Ok(())
     }),
+    ("limit_memory_bytes", |config, value| {
+        config.limits.memory_bytes = Some(positive(value)?);
+        Ok(())
+    }),
+    ("limit_pids", |config, value| {
+        config.limits.processes = Some(positive(value)?);
+        Ok(())
+    }),
+    ("limit_cpu_seconds", |config, value| {
+        config.limits.cpu = Some(Duration::from_secs(positive(value)?));
+        Ok(())
+    }),
+    ("limit_file_bytes", |config, value| {
+        config.limits.file_bytes = Some(positive(value)?);
+        Ok(())
+    }),
+    ("limit_open_files", |config, value| {
+        config.limits.open_files = Some(positive(value)?);
+        Ok(())
+    }),
+    ("limit_deadline_ms", |config, value| {
+        config.limits.deadline = Some(Duration::from_millis(positive(value)?));
+        Ok(())
+    }),
     ("tolerate_unknown_notifications", |config, value| {
         config.tolerate_unknown_notifications = boolean(value)?;
         Ok(())
@@ -242,6 +275,11 @@ const KEYS: &[(&str, Apply)] = &[
 fn number(value: &toml::Value) -> Result<u64, &'static str> {
     let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
     number.ok_or("a whole number, not negative")
+}
+
+fn positive(value: &toml::Value) -> Result<u64, &'static str> {
+    let number = number(value).ok().filter(|number| *number > 0);
+    number.ok_or("a whole number, at least 1")
 }
 
 fn boolean(value: &toml::Value) -> Result<bool, &'static str> {
@@ -262,7 +300,9 @@ mod tests {
             retained_output_bytes_per_process = 2097152\nallow_direct_exec = false\n\
             allow_prepared_exec = false\ndetached_session_seconds = 0\nconcurrent_requests = 1\n\
             tolerate_unknown_notifications = true\nsandbox_engine = \"bwrap\"\n\
-            sandbox_bwrap = \"/opt/bwrap\"\nsandbox_nested_user_namespaces = true\n";
+            sandbox_bwrap = \"/opt/bwrap\"\nsandbox_nested_user_namespaces = true\n\
+            limit_memory_bytes = 1\nlimit_pids = 2\nlimit_cpu_seconds = 3\nlimit_file_bytes = 4\n\
+            limit_open_files = 5\nlimit_deadline_ms = 6\n";
         let config = ExecServerConfig::parse(text, Path::new("f")).unwrap();
         assert_eq!(text.lines().count(), KEYS.len());
         assert_eq!(config.shutdown_grace, Duration::from_millis(500));
@@ -276,6 +316,15 @@ mod tests {
             nested_user_namespaces: true,
         };
         assert_eq!(config.sandbox, sandbox);
+        let limits = Limits {
+            memory_bytes: Some(1),
+            processes: Some(2),
+            cpu: Some(Duration::from_secs(3)),
+            file_bytes: Some(4),
+            open_files: Some(5),
+            deadline: Some(Duration::from_millis(6)),
+        };
+        assert_eq!(config.limits, limits);
     }
 
     #[test]
@@ -291,6 +340,10 @@ mod tests {
         assert_eq!(
             refused("shutdown_grace_period_ms = -1"),
             "f.toml: `shutdown_grace_period_ms` must be a whole number, not negative"
+        );
+        assert_eq!(
+            refused("limit_pids = 0"),
+            "f.toml: `limit_pids` must be a whole number, at least 1"
         );
         assert!(refused("retained_output_bytes_per_process = 5").contains("between 1048576"));
         assert!(refused("x = ").starts_with("f.toml: TOML parse error at line 1"));

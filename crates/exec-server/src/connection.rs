@@ -27,6 +27,7 @@ use crate::limits::{
     ANSWERS_HIGH_WATER, FLUSH_BYTES, KEEPALIVE, OUTPUT_HIGH_WATER, READ_AHEAD_BYTES, SILENCE_MAX,
 };
 use crate::outbox::Outgoing;
+use crate::process_limits;
 use crate::reply::{self, Piece, Pieces, Reply};
 use crate::scope::Scope;
 use crate::server::Server;
@@ -47,7 +48,7 @@ pub(crate) async fn serve(server: Arc<Server>, transport: Connection) {
     // Ends too when the server is gone.
     let stop = Box::pin(async move { drop(stopped.wait_for(|stop| *stop).await) });
     let (to_me, from_session) = mpsc::channel(4);
-    let (scope, notices) = Scope::new(&server);
+    let (scope, notices) = Scope::new(server.missing.clone());
     let mut served = Served {
         requests: Requests::new(server.config.concurrent_requests),
         handshake: Handshake::new(server.clone(), to_me, scope),
@@ -430,7 +431,8 @@ fn send_event(
                 exit_code: exit.code,
                 sandbox_denied: Some(exit.sandbox_denied),
                 denials: Vec::new(),
-                usage: None,
+                usage: process_limits::usage(process, exit),
+                limit_reached: process_limits::limit_reached(exit),
             };
             encode_notification(&mut text, methods::ProcessExited::NAME, &params)
         }

@@ -11,9 +11,9 @@ use exec_protocol::capability::{
 use exec_protocol::environment_config::{EnvironmentConfig, EnvironmentConfigReadParams};
 
 use crate::blocking::blocking;
-use crate::dispatch::Caller;
+use crate::confined;
+use crate::dispatch::{Caller, FileCaller};
 use crate::error::Error;
-use crate::fs::refuse_confinement;
 
 pub(crate) async fn read_config(
     caller: Caller,
@@ -27,9 +27,21 @@ pub(crate) async fn discover_roots(
     caller: Caller,
     params: DiscoverRootsParams,
 ) -> Result<DiscoverRootsResult, Error> {
-    for root in &params.roots {
-        refuse_confinement(root.sandbox.as_ref())?;
+    let mut found = Vec::with_capacity(params.roots.len());
+    roots::check(&params)?;
+    // One after the other: each has a context of its own.
+    for root in params.roots {
+        let one = confined::discover(&caller, root).await?;
+        found.extend(one.roots);
     }
+    Ok(roots::fit(found, &Limits::default()))
+}
+
+/// Looks through roots, without asking who may.
+pub(crate) async fn look_through(
+    caller: FileCaller,
+    params: DiscoverRootsParams,
+) -> Result<DiscoverRootsResult, Error> {
     blocking(&caller, move |stop| Ok(roots::discover(&params, &Limits::default(), &stop)?)).await
 }
 
@@ -37,7 +49,9 @@ pub(crate) async fn discover_installed(
     caller: Caller,
     params: DiscoverCapabilitiesParams,
 ) -> Result<Capabilities, Error> {
-    refuse_confinement(params.sandbox.as_ref())?;
+    if params.sandbox.is_some_and(|context| context.restricts_files()) {
+        return Err(Error::CannotConfine);
+    }
     let places = places(&caller);
     blocking(&caller, move |stop| Ok(installed::discover(&places, &Limits::default(), &stop)?))
         .await

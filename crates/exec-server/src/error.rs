@@ -31,10 +31,19 @@ pub(crate) enum Error {
     ForeignPermission(PathUriError),
     #[error("sandbox intent cannot be enforced on this executor")]
     CannotConfine,
+    #[error("sandbox context has symbolic entries but no cwd")]
+    NoPolicyCwd,
+    /// What a confined worker answered.
+    #[error("{}", .0.message)]
+    Inside(RpcError),
+    #[error("the sandboxed file worker failed: {0}")]
+    Worker(String),
     #[error("sandbox intent cannot be enforced on this executor: {0}")]
     NoEngine(String),
     #[error("sandbox intent cannot be enforced on this executor: it has no managed network")]
     NoManagedNetwork,
+    #[error("cannot confine the command: {0}")]
+    Unprotected(String),
     #[error(transparent)]
     Refused(#[from] exec_sandbox::policy::Refusal),
     #[error("native MXC is unavailable on this executor")]
@@ -53,6 +62,8 @@ pub(crate) enum Error {
     NoTerminal(ProcessId),
     #[error("process {0} has a terminal; write 0x04 to end its input")]
     TerminalHasNoEof(ProcessId),
+    #[error("limit `{0}` must be at least 1")]
+    ZeroLimit(&'static str),
     #[error("terminal size must be at least 1 by 1")]
     NoSize,
     #[error(transparent)]
@@ -80,10 +91,13 @@ impl From<&Error> for RpcError {
             | Error::ForeignCwd { .. }
             | Error::ForeignPermission(_)
             | Error::CannotConfine
+            | Error::NoPolicyCwd
             | Error::NoEngine(_)
             | Error::NoManagedNetwork
             | Error::NoMxc
             | Error::CannotProxy
+            | Error::ZeroLimit(_)
+            | Error::Process(exec_process::Error::Limit(_))
             | Error::NoSize => code::INVALID_PARAMS,
             Error::NotInitialized(_)
             | Error::NotConfirmed(_)
@@ -98,6 +112,7 @@ impl From<&Error> for RpcError {
             | Error::TerminalHasNoEof(_)
             | Error::ForeignPath(_) => code::INVALID_REQUEST,
             Error::Refused(refusal) => refusal.code(),
+            Error::Inside(error) => error.code,
             Error::SessionAttached(_) => code::SESSION_ATTACHED,
             Error::File(error) => match error.kind() {
                 exec_fs::ErrorKind::NotFound => code::NOT_FOUND,
@@ -113,7 +128,11 @@ impl From<&Error> for RpcError {
                 exec_environment::ErrorKind::Request => code::INVALID_REQUEST,
                 exec_environment::ErrorKind::Failed => code::INTERNAL,
             },
-            Error::Process(_) | Error::AnswerTooLarge | Error::Internal => code::INTERNAL,
+            Error::Process(_)
+            | Error::Unprotected(_)
+            | Error::Worker(_)
+            | Error::AnswerTooLarge
+            | Error::Internal => code::INTERNAL,
         };
         RpcError { code, message: error.to_string() }
     }

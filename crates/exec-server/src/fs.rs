@@ -8,37 +8,52 @@ use exec_fs::{Cancel, Existing, FileReader, Links, Missing, Parents, Recursion, 
 use exec_protocol::fs::*;
 use exec_protocol::path_uri::PathUri;
 use exec_protocol::process::Empty;
-use exec_protocol::sandbox::SandboxContext;
 use tokio::sync::mpsc;
 
 use crate::blocking::blocking;
-use crate::dispatch::Caller;
+use crate::dispatch::{Caller, FileCaller};
 use crate::error::Error;
 use crate::limits::{CACHED_READ_BYTES, FILE_PIECE_BYTES, read_file_bytes_max};
 use crate::reply::{Piece, Pieces, RawResult};
 
-pub(crate) async fn read_file(caller: Caller, params: ReadFileParams) -> Result<RawResult, Error> {
-    let path = native(&params.path, params.sandbox.as_ref())?;
+pub(crate) async fn read_file(
+    caller: FileCaller,
+    params: ReadFileParams,
+) -> Result<RawResult, Error> {
+    let path = native(&params.path)?;
     let links = Links::from_wire(params.follow_symlinks);
-    const MEMBER: &str = "dataBase64";
-    let whole = |content| RawResult::Content { member: MEMBER, content, rest: "" };
     if let Some(read) = exec_fs::read_file_cached(&path, links, CACHED_READ_BYTES) {
         return Ok(whole(read?));
     }
     let limit = read_file_bytes_max(caller.message_bytes_max);
-    let (first, file) = blocking(&caller, move |_| {
-        let mut file = FileReader::open(&path, links, limit)?;
+    send_file(&caller, move || Ok(FileReader::open(&path, links, limit)?)).await
+}
+
+/// The name of a file's content in the answer.
+const MEMBER: &str = "dataBase64";
+
+fn whole(content: Vec<u8>) -> RawResult {
+    RawResult::Content { member: MEMBER, content, rest: "" }
+}
+
+/// The answer with a file's content, in pieces if it is large.
+pub(crate) async fn send_file(
+    caller: &FileCaller,
+    open: impl FnOnce() -> Result<FileReader, Error> + Send + 'static,
+) -> Result<RawResult, Error> {
+    let (first, file) = blocking(caller, move |_| {
+        let mut file = open()?;
         Ok((next_piece(&mut file)?, file))
     })
     .await?;
     if first.last {
         return Ok(whole(first.content));
     }
-    Ok(RawResult::Pieces { member: MEMBER, pieces: read_on(&caller, first, file) })
+    Ok(RawResult::Pieces { member: MEMBER, pieces: read_on(caller, first, file) })
 }
 
 /// Reads the rest of a file as fast as the connection takes it.
-fn read_on(caller: &Caller, first: Piece, mut file: FileReader) -> Pieces {
+fn read_on(caller: &FileCaller, first: Piece, mut file: FileReader) -> Pieces {
     let (to_connection, pieces) = mpsc::channel(1);
     let reader = caller.clone();
     caller.scope.spawn(async move {
@@ -67,8 +82,11 @@ fn next_piece(file: &mut FileReader) -> Result<Piece, Error> {
     Ok(Piece { content, last })
 }
 
-pub(crate) async fn write_file(caller: Caller, params: WriteFileParams) -> Result<Empty, Error> {
-    let path = native(&params.path, params.sandbox.as_ref())?;
+pub(crate) async fn write_file(
+    caller: FileCaller,
+    params: WriteFileParams,
+) -> Result<Empty, Error> {
+    let path = native(&params.path)?;
     let links = Links::from_wire(params.follow_symlinks);
     let replacement = if params.atomic { Replacement::Atomic } else { Replacement::InPlace };
     blocking(&caller, move |_| {
@@ -79,8 +97,8 @@ pub(crate) async fn write_file(caller: Caller, params: WriteFileParams) -> Resul
     .await
 }
 
-pub(crate) async fn open(caller: Caller, params: OpenParams) -> Result<HandleRef, Error> {
-    let path = native(&params.path, params.sandbox.as_ref())?;
+pub(crate) async fn open(caller: FileCaller, params: OpenParams) -> Result<HandleRef, Error> {
+    let path = native(&params.path)?;
     let scope = caller.scope.clone();
     blocking(&caller, move |_| {
         scope.files.open(&params.handle_id, &path, params.mode)?;
@@ -126,10 +144,10 @@ pub(crate) async fn close(caller: Caller, params: HandleRef) -> Result<Empty, Er
 }
 
 pub(crate) async fn create_directory(
-    caller: Caller,
+    caller: FileCaller,
     params: CreateDirectoryParams,
 ) -> Result<Empty, Error> {
-    let path = native(&params.path, params.sandbox.as_ref())?;
+    let path = native(&params.path)?;
     let parents = if params.recursive.unwrap_or(true) { Parents::Create } else { Parents::Require };
     let links = Links::from_wire(params.follow_symlinks);
     blocking(&caller, move |_| {
@@ -140,10 +158,10 @@ pub(crate) async fn create_directory(
 }
 
 pub(crate) async fn get_metadata(
-    caller: Caller,
+    caller: FileCaller,
     params: GetMetadataParams,
 ) -> Result<Metadata, Error> {
-    let path = native(&params.path, params.sandbox.as_ref())?;
+    let path = native(&params.path)?;
     let links = Links::from_wire(params.follow_symlinks);
     if let Some(metadata) = exec_fs::metadata_cached(&path, links) {
         return Ok(metadata?);
@@ -152,19 +170,19 @@ pub(crate) async fn get_metadata(
 }
 
 pub(crate) async fn canonicalize(
-    caller: Caller,
+    caller: FileCaller,
     params: CanonicalizeParams,
 ) -> Result<CanonicalizeResult, Error> {
-    let path = native(&params.path, params.sandbox.as_ref())?;
+    let path = native(&params.path)?;
     let path = blocking(&caller, move |_| Ok(exec_fs::canonicalize(&path)?)).await?;
     Ok(CanonicalizeResult { path: PathUri::from_native(&path)? })
 }
 
 pub(crate) async fn read_directory(
-    caller: Caller,
+    caller: FileCaller,
     params: ReadDirectoryParams,
 ) -> Result<RawResult, Error> {
-    let path = native(&params.path, params.sandbox.as_ref())?;
+    let path = native(&params.path)?;
     blocking(&caller, move |stop| {
         let cancel = &Cancel::from(stop);
         let mut out = Vec::new();
@@ -174,8 +192,8 @@ pub(crate) async fn read_directory(
     .await
 }
 
-pub(crate) async fn walk(caller: Caller, params: WalkParams) -> Result<RawResult, Error> {
-    let path = native(&params.path, params.sandbox.as_ref())?;
+pub(crate) async fn walk(caller: FileCaller, params: WalkParams) -> Result<RawResult, Error> {
+    let path = native(&params.path)?;
     blocking(&caller, move |stop| {
         let cancel = &Cancel::from(stop);
         let mut out = Vec::new();
@@ -185,8 +203,8 @@ pub(crate) async fn walk(caller: Caller, params: WalkParams) -> Result<RawResult
     .await
 }
 
-pub(crate) async fn remove(caller: Caller, params: RemoveParams) -> Result<Empty, Error> {
-    let path = native(&params.path, params.sandbox.as_ref())?;
+pub(crate) async fn remove(caller: FileCaller, params: RemoveParams) -> Result<Empty, Error> {
+    let path = native(&params.path)?;
     let missing = if params.force.unwrap_or(true) { Missing::Accept } else { Missing::Refuse };
     let recursion = recursion(params.recursive.unwrap_or(true));
     let links = Links::from_wire(params.follow_symlinks);
@@ -202,9 +220,9 @@ fn recursion(recursive: bool) -> Recursion {
     if recursive { Recursion::Tree } else { Recursion::Single }
 }
 
-pub(crate) async fn copy(caller: Caller, params: CopyParams) -> Result<Empty, Error> {
-    let source = native(&params.source_path, params.sandbox.as_ref())?;
-    let destination = native(&params.destination_path, None)?;
+pub(crate) async fn copy(caller: FileCaller, params: CopyParams) -> Result<Empty, Error> {
+    let source = native(&params.source_path)?;
+    let destination = native(&params.destination_path)?;
     blocking(&caller, move |stop| {
         let cancel = &Cancel::from(stop);
         exec_fs::copy(&source, &destination, recursion(params.recursive), cancel)?;
@@ -213,9 +231,9 @@ pub(crate) async fn copy(caller: Caller, params: CopyParams) -> Result<Empty, Er
     .await
 }
 
-pub(crate) async fn rename(caller: Caller, params: RenameParams) -> Result<Empty, Error> {
-    let source = native(&params.source_path, params.sandbox.as_ref())?;
-    let destination = native(&params.destination_path, None)?;
+pub(crate) async fn rename(caller: FileCaller, params: RenameParams) -> Result<Empty, Error> {
+    let source = native(&params.source_path)?;
+    let destination = native(&params.destination_path)?;
     let existing = if params.overwrite { Existing::Replace } else { Existing::Keep };
     blocking(&caller, move |_| {
         exec_fs::rename(&source, &destination, existing)?;
@@ -224,13 +242,16 @@ pub(crate) async fn rename(caller: Caller, params: RenameParams) -> Result<Empty
     .await
 }
 
-pub(crate) async fn search(caller: Caller, params: SearchParams) -> Result<SearchResult, Error> {
-    let path = native(&params.path, params.sandbox.as_ref())?;
+pub(crate) async fn search(
+    caller: FileCaller,
+    params: SearchParams,
+) -> Result<SearchResult, Error> {
+    let path = native(&params.path)?;
     blocking(&caller, move |stop| Ok(exec_fs::search(&path, &params, &Cancel::from(stop))?)).await
 }
 
-pub(crate) async fn watch(caller: Caller, params: WatchParams) -> Result<Empty, Error> {
-    let path = native(&params.path, params.sandbox.as_ref())?;
+pub(crate) async fn watch(caller: FileCaller, params: WatchParams) -> Result<Empty, Error> {
+    let path = native(&params.path)?;
     let depth = if params.recursive { Depth::Tree } else { Depth::Entries };
     let scope = caller.scope.clone();
     blocking(&caller, move |_| {
@@ -259,15 +280,6 @@ pub(crate) async fn watch_missing(
 }
 
 /// The path on this machine.
-fn native(path: &PathUri, sandbox: Option<&SandboxContext>) -> Result<PathBuf, Error> {
-    refuse_confinement(sandbox)?;
+fn native(path: &PathUri) -> Result<PathBuf, Error> {
     Ok(path.to_native()?)
-}
-
-/// Nothing is done with less protection than was asked for.
-pub(crate) fn refuse_confinement(sandbox: Option<&SandboxContext>) -> Result<(), Error> {
-    match sandbox {
-        Some(sandbox) if sandbox.restricts() => Err(Error::CannotConfine),
-        Some(_) | None => Ok(()),
-    }
 }

@@ -27,6 +27,7 @@ pub mod listen;
 pub mod server;
 
 mod blocking;
+mod confined;
 mod connection;
 mod discovery;
 mod dispatch;
@@ -36,6 +37,7 @@ mod fs;
 mod http;
 mod outbox;
 mod process;
+mod process_limits;
 mod reply;
 mod sandbox;
 mod scope;
@@ -43,4 +45,6 @@ mod session;
 mod table;
 
 pub use config::{ConfigError, ExecServerConfig};
+pub use confined::{WORKER_ARGUMENT, serve_files};
+pub use sandbox::Confinement;
 pub use server::Server;

@@ -50,6 +50,34 @@ pub(crate) const SESSIONS_MAX: usize = 4096;
 /// File calls that run at once, over all connections; more wait for a place.
 pub(crate) const FILE_CALLS_MAX: usize = 64;
 
+/// How long resolving a policy, and setting up a sandbox, may take. It is a matter of milliseconds,
+/// unless a file system hangs.
+pub(crate) const POLICY_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Workers for confined file calls that are kept; each is a process of a few megabytes.
+pub(crate) const CONFINED_WORKERS_MAX: usize = 8;
+
+/// How long a worker is kept that nobody asks.
+pub(crate) const CONFINED_IDLE: Duration = Duration::from_secs(10);
+
+/// How long a worker that is told to end may take.
+pub(crate) const CONFINED_END_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Calls that one worker works on at once, and that wait for it.
+pub(crate) const CONFINED_CALLS_MAX: usize = 64;
+
+/// Bytes on their way to a worker above which it is given no more calls.
+pub(crate) const CONFINED_UNSENT_BYTES: usize = 1 << 20;
+
+/// What is kept of what a worker says besides its answers.
+pub(crate) const CONFINED_STDERR_BYTES: usize = 4 << 10;
+
+/// Files up to this size come out of a worker as an answer, larger ones as a descriptor.
+pub(crate) const CONFINED_ANSWER_BYTES: usize = 256 << 10;
+
+/// Watches inside a sandbox for one connection; each has a worker of its own.
+pub(crate) const CONFINED_WATCHES_MAX: usize = 4;
+
 /// Least that a client has to take in one message.
 pub(crate) const CLIENT_MESSAGE_BYTES_MIN: u64 = 1 << 20;
 

@@ -146,6 +146,7 @@ pub async fn serve(
     let server = Server::new(config);
     announce(&listener.url())
         .map_err(|source| ListenError::Io { action: "print the URL", source })?;
+    server.warn_of_sandbox();
     let mut connections = JoinSet::new();
     tokio::select! {
         () = listener.accept_all(&server, &mut connections) => {}
@@ -177,6 +178,7 @@ async fn serve_stdio(
         .map_err(|source| ListenError::Io { action: "use stdin and stdout", source })?;
     config.detached_life = Duration::ZERO;
     let server = Server::new(config);
+    server.warn_of_sandbox();
     tokio::select! {
         () = server.serve_connection(stdio) => {}
         () = stop => {}

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use exec_process::{Limits, Process, Spec, Stdio, env};
+use exec_process::{Keep, Process, Spec, Stdio, env};
 use exec_protocol::bytes::Base64Bytes;
 use exec_protocol::id::ProcessId;
 use exec_protocol::methods::{self, NoParams, Notice};
@@ -11,15 +11,17 @@ use exec_protocol::path_uri::PathUri;
 use exec_protocol::process::*;
 use exec_protocol::sandbox::SandboxContext;
 use exec_sandbox::launch::Launch;
-use exec_sandbox::linux::placeholders::Held;
 use std::sync::Arc;
 
 use crate::blocking::blocking;
+use crate::config::ExecServerConfig;
 use crate::dispatch::Caller;
 use crate::error::Error;
 use crate::limits::log_limits;
-use crate::sandbox::refuse_foreign;
+use crate::process_limits;
+use crate::sandbox::{Confinement, refuse_foreign};
 use crate::scope::encode_notice;
+use crate::server::Server;
 use crate::session::{Session, SessionWatch};
 
 pub(crate) async fn start(caller: Caller, params: StartParams) -> Result<StartResult, Error> {
@@ -45,29 +47,15 @@ fn notice<N: Notice>(caller: &Caller, params: &N::Params) {
 
 /// Checks first, then claims the name, then starts; nothing is left behind by a failure.
 async fn launch(caller: &Caller, mut params: StartParams) -> Result<StartResult, Error> {
-    if params.argv.is_empty() {
-        return Err(Error::EmptyArgv);
-    }
-    refuse_weaker(caller, &params)?;
-    let cwd = params
-        .cwd
-        .to_native()
-        .map_err(|source| Error::ForeignCwd { uri: params.cwd.as_str().to_owned(), source })?;
+    let server = &caller.server;
+    refuse_weaker(&server.config, &params)?;
     let process_id = params.process_id.clone();
     let context = params.sandbox.take();
-    let spec = Spec {
-        env: environment(&params),
-        stdio: stdio(&params)?,
-        argv: params.argv,
-        arg0: params.arg0,
-        cwd,
-        limits: Limits::default(),
-    };
-    let server = &caller.server;
+    let spec = spec(&server.config, params)?;
     let claim = Claim::new(caller, &process_id)?;
-    let (spec, launch, keep) = match context {
+    let (spec, launch) = match context {
         Some(context) => confine(caller, context, spec).await?,
-        None => (spec, None, None),
+        None => (spec, None),
     };
     let limits = log_limits(server.config.retained_output_bytes);
     let watcher = Arc::new(SessionWatch(Arc::downgrade(&caller.session)));
@@ -77,8 +65,7 @@ async fn launch(caller: &Caller, mut params: StartParams) -> Result<StartResult,
     };
     let id = process_id.clone();
     let process = match launch {
-        Some(launch) => {
-            let keep = Box::new(keep);
+        Some((launch, keep)) => {
             Process::launch(id, spec, launch, limits, &server.containment, watcher, keep).await?
         }
         None => Process::start(id, spec, limits, &server.containment, watcher)?,
@@ -88,31 +75,49 @@ async fn launch(caller: &Caller, mut params: StartParams) -> Result<StartResult,
     Ok(StartResult { process_id, sandbox_type: Some(sandbox_type) })
 }
 
-/// Plans that are made for one command when the disk changes under each.
-const PLANS_MAX: usize = 5;
+/// What would be enforced for such a start, if anything. Looks at the disk, and starts nothing.
+pub(crate) fn confinement(
+    server: &Server,
+    mut params: StartParams,
+) -> Result<Option<Confinement>, Error> {
+    refuse_weaker(&server.config, &params)?;
+    let Some(context) = params.sandbox.take().filter(SandboxContext::restricts) else {
+        return Ok(None);
+    };
+    let spec = spec(&server.config, params)?;
+    server.sandbox.confinement(&context, &server.sandbox.facts_of(&spec))
+}
+
+/// The command, complete.
+fn spec(config: &ExecServerConfig, params: StartParams) -> Result<Spec, Error> {
+    if params.argv.is_empty() {
+        return Err(Error::EmptyArgv);
+    }
+    let foreign = |source| Error::ForeignCwd { uri: params.cwd.as_str().to_owned(), source };
+    Ok(Spec {
+        cwd: params.cwd.to_native().map_err(foreign)?,
+        env: environment(&params),
+        stdio: stdio(&params)?,
+        limits: process_limits::effective(params.limits, config.limits)?,
+        tells_usage: params.limits.is_some(),
+        argv: params.argv,
+        arg0: params.arg0,
+    })
+}
 
 /// Binds the intent to this host, where looking at the disk delays nobody.
 async fn confine(
     caller: &Caller,
     context: SandboxContext,
     spec: Spec,
-) -> Result<(Spec, Option<Launch>, Option<Held>), Error> {
+) -> Result<(Spec, Option<(Launch, Keep)>), Error> {
     if !context.restricts() {
-        return Ok((spec, None, None));
+        return Ok((spec, None));
     }
     let sandbox = caller.server.sandbox.clone();
     blocking(caller, move |_| {
-        for _ in 0..PLANS_MAX {
-            let confinement = sandbox.confinement(&context, &sandbox.facts_of(&spec))?;
-            let Some(mut plan) = confinement.map(|it| it.plan) else {
-                return Ok((spec, None, None));
-            };
-            if let Some(held) = sandbox.hold(&mut plan)? {
-                let launch = sandbox.launch(&plan, &spec)?;
-                return Ok((spec, Some(launch), held));
-            }
-        }
-        Err(Error::CannotConfine)
+        let ready = sandbox.ready(&context, &spec)?;
+        Ok((spec, ready.map(|(launch, held)| (launch, Box::new(held) as Keep))))
     })
     .await
 }
@@ -144,7 +149,7 @@ impl Drop for Claim<'_> {
 }
 
 /// Never a weaker run: what cannot be enforced is refused before anything starts.
-fn refuse_weaker(caller: &Caller, params: &StartParams) -> Result<(), Error> {
+fn refuse_weaker(config: &ExecServerConfig, params: &StartParams) -> Result<(), Error> {
     if let Some(sandbox) = &params.sandbox {
         refuse_foreign(sandbox)?;
         if params.enforce_managed_network {
@@ -154,7 +159,6 @@ fn refuse_weaker(caller: &Caller, params: &StartParams) -> Result<(), Error> {
     if params.network_proxy.is_some() {
         return Err(Error::CannotProxy);
     }
-    let config = &caller.server.config;
     match params.mode {
         Some(StartMode::Direct) if !config.allow_direct_exec => {
             Err(Error::ModeNotAllowed("direct"))
@@ -177,8 +181,7 @@ fn environment(params: &StartParams) -> env::Environment {
         metadata.map(|known| ("CODEX_THREAD_ID", known.thread_id.map(|id| id.to_string())));
     let call = metadata.and_then(|known| known.tool_call_id.clone());
     let late = thread.into_iter().chain([("CODEX_TOOL_CALL_ID", call)]);
-    let mut environment =
-        env::compute(std::env::vars_os(), params.env_policy.as_ref(), &params.env, late);
+    let mut environment = env::compute(env::own(), params.env_policy.as_ref(), &params.env, late);
     if params.tty {
         environment
             .entry("SHELL".into())
@@ -223,7 +226,8 @@ pub(crate) async fn read(caller: Caller, params: ReadParams) -> Result<ReadResul
         sandbox_denied: state.exit.is_some_and(|exit| exit.sandbox_denied),
         output_offset: Some(page.output_offset),
         denials: Vec::new(),
-        usage: None,
+        usage: state.exit.and_then(|exit| process_limits::usage(&process, &exit)),
+        limit_reached: state.exit.as_ref().and_then(process_limits::limit_reached),
     })
 }
 

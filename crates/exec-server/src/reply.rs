@@ -49,6 +49,29 @@ pub(crate) struct Piece {
 }
 
 impl Reply {
+    /// All of it as text, for who sends no pieces; nothing if it is in pieces.
+    pub(crate) fn into_text(self) -> Option<Vec<u8>> {
+        let (id, result) = match self {
+            Reply::Text(text) => return Some(text),
+            Reply::Raw(id, result) => (id, result),
+        };
+        let mut text = jsonrpc::response_head(&id);
+        match result {
+            RawResult::Json(result) => text.extend_from_slice(&result),
+            RawResult::Content { member, content, rest } => {
+                text.reserve(bytes::encoded_len(content.len()) + rest.len() + 64);
+                open_member(&mut text, member);
+                bytes::encode_into(&mut text, &content);
+                text.push(b'"');
+                text.extend_from_slice(rest.as_bytes());
+                text.push(b'}');
+            }
+            RawResult::Pieces { .. } => return None,
+        }
+        text.push(b'}');
+        Some(text)
+    }
+
     /// Queues the answer. What is left of it, if anything, has to be sent with [`send_piece`] before
     /// any other message.
     pub(crate) fn send(

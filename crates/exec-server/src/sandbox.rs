@@ -6,27 +6,28 @@
 //!
 //! Everything that can fail does so here, before anything runs.
 
-mod state;
-
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use exec_process::Spec;
+use exec_process::limits::{Controllers, Counted};
 use exec_protocol::environment::{SandboxEngine, SandboxInfo};
 use exec_protocol::sandbox::{SandboxContext, WindowsSandboxLevel};
-use exec_sandbox::launch::{Command, Launch};
-use exec_sandbox::linux::builtin;
-use exec_sandbox::linux::bwrap::{self, Places};
-use exec_sandbox::linux::placeholders::{Held, HoldError};
+use exec_sandbox::launch::{Command, Failure, Launch};
+use exec_sandbox::linux::bwrap::{self, Places, Tools};
+use exec_sandbox::linux::landlock::{self, Wanted};
+use exec_sandbox::linux::placeholders::{Held, HoldError, Registry};
 use exec_sandbox::linux::probe::{Engine, Facts as HostFacts, Probe, Verdict, choose};
 use exec_sandbox::linux::seccomp::Nesting;
+use exec_sandbox::linux::{builtin, landlock_only};
 use exec_sandbox::plan::Plan;
-use exec_sandbox::policy::{Disk, Facts, Policy};
+use exec_sandbox::policy::{Access, Disk, Facts, Host, Kind, Object, Policy, Remembered};
 
 use crate::config::SandboxConfig;
 use crate::error::Error;
-use state::State;
 
 /// How long resolving a policy may look at the disk, patterns included.
 const RESOLVE_TIME_MAX: Duration = Duration::from_secs(5);
@@ -37,26 +38,59 @@ pub(crate) struct Sandbox {
     config: SandboxConfig,
     probe: Probe,
     home: Option<PathBuf>,
-    state: OnceLock<Option<State>>,
+    /// What the cgroups of commands can limit.
+    controllers: Controllers,
+    /// The server's own directory: journals of placeholders, the file that masks others.
+    state: PathBuf,
+    registry: OnceLock<Result<Registry, String>>,
+    tools: OnceLock<Result<Tools, String>>,
 }
+
+/// How often the disk may change under a plan before nothing runs.
+const PLANS_MAX: usize = 5;
 
 /// A policy and its plan: what would be enforced.
 #[derive(Debug)]
-pub(crate) struct Confinement {
-    pub(crate) policy: Policy,
-    pub(crate) plan: Plan,
+pub struct Confinement {
+    /// What is allowed.
+    pub policy: Policy,
+    /// How that is made true.
+    pub plan: Plan,
 }
 
 impl Sandbox {
-    pub(crate) fn new(config: SandboxConfig, home: Option<PathBuf>) -> Arc<Self> {
+    pub(crate) fn new(
+        config: SandboxConfig,
+        home: Option<PathBuf>,
+        controllers: Controllers,
+    ) -> Arc<Self> {
         let places =
             Places { operator: config.bwrap.clone(), server: std::env::current_exe().ok() };
-        Arc::new(Self { config, probe: Probe::new(places), home, state: OnceLock::new() })
+        let state = state_directory(home.as_deref());
+        let probe = Probe::new(places);
+        let (registry, tools) = (OnceLock::new(), OnceLock::new());
+        Arc::new(Self { config, probe, home, controllers, state, registry, tools })
     }
 
     /// What the host can do; the first to ask waits for it to be tried.
     pub(crate) fn facts(&self) -> HostFacts {
         self.probe.facts()
+    }
+
+    /// The engine that confines, or why there is none and what to do about it.
+    pub(crate) fn engine(&self) -> Result<Engine, String> {
+        choose(self.config.engine, &self.facts())
+    }
+
+    /// What the operator should hear when the server starts.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.facts().warnings();
+        if let Err(reason) = self.engine() {
+            // A reason for one engine only does not say what follows from it.
+            let what = "Requests for a sandbox will be refused:";
+            warnings.push(format!("{what} {reason}"));
+        }
+        warnings
     }
 
     /// The same in words.
@@ -84,33 +118,11 @@ impl Sandbox {
         facts: &Facts,
     ) -> Result<Option<Confinement>, Error> {
         let disk = Disk::until(Instant::now() + RESOLVE_TIME_MAX);
-        let disk = self.state()?.seen_by(disk);
-        let policy = Policy::resolve(context, facts, &disk)?;
-        let plan = Plan::build(&policy, &disk)?;
+        let registry = self.registry().ok();
+        let host = Remembered::new(Seen { disk, registry });
+        let policy = Policy::resolve(context, facts, &host)?;
+        let plan = Plan::build(&policy, &host)?;
         Ok(plan.confines().then_some(Confinement { policy, plan }))
-    }
-
-    /// What is kept on the disk; opened once.
-    fn state(&self) -> Result<&State, Error> {
-        let opened = self.state.get_or_init(|| {
-            let directory = state_directory(self.home.as_deref())?;
-            State::open(directory.clone())
-                .inspect_err(|error| tracing::error!(?directory, %error, "cannot keep state"))
-                .ok()
-        });
-        opened
-            .as_ref()
-            .ok_or_else(|| Error::NoEngine("it has no directory for its state".to_owned()))
-    }
-
-    /// Makes the names that a confinement needs on the disk, until the result is dropped. `None`
-    /// when the disk has changed and the plan has to be made again.
-    pub(crate) fn hold(&self, plan: &mut Plan) -> Result<Option<Option<Held>>, Error> {
-        match self.state()?.hold(plan) {
-            Ok(held) => Ok(Some(held)),
-            Err(HoldError::Appeared(_)) => Ok(None),
-            Err(error) => Err(Error::NoEngine(error.to_string())),
-        }
     }
 
     /// What a policy has to know of a command.
@@ -120,18 +132,125 @@ impl Sandbox {
             cwd: spec.cwd.clone(),
             tmpdir: tmpdir.filter(|dir| !dir.is_empty()).map(PathBuf::from),
             home: self.home.clone(),
-            hidden: self.state().map(|state| state.directory().to_owned()).into_iter().collect(),
+            hidden: vec![self.state.clone()],
             readable: Vec::new(),
         }
     }
 
+    /// What a policy has to know where there is no command, but only file calls.
+    pub(crate) fn facts_without_command(&self) -> Facts {
+        let tmpdir = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty());
+        Facts {
+            cwd: PathBuf::from("/"),
+            tmpdir: tmpdir.map(PathBuf::from),
+            home: self.home.clone(),
+            hidden: vec![self.state.clone()],
+            readable: Vec::new(),
+        }
+    }
+
+    /// Makes a command ready to be started under a caller's intent, with what has to be kept as long
+    /// as it runs. `None` when there is nothing to enforce. Looks at the disk.
+    pub(crate) fn ready(
+        &self,
+        context: &SandboxContext,
+        spec: &Spec,
+    ) -> Result<Option<(Launch, Option<Held>)>, Error> {
+        let facts = self.facts_of(spec);
+        for _ in 0..PLANS_MAX {
+            // Before the disk is looked at, so that nobody's placeholder is taken for a real name.
+            let registry = self.registry()?;
+            let Some(Confinement { policy, mut plan }) = self.confinement(context, &facts)? else {
+                return Ok(None);
+            };
+            if self.engine().map_err(Error::NoEngine)? == Engine::LandlockOnly {
+                return Ok(Some((self.landlock_only(&policy, &plan, spec)?, None)));
+            }
+            let Some(view) = plan.view.take() else {
+                return Ok(Some((self.launch(&plan, spec)?, None)));
+            };
+            match registry.hold(&view.placeholders) {
+                Ok(held) => {
+                    plan.view = Some(held.fit(view));
+                    return Ok(Some((self.launch(&plan, spec)?, Some(held))));
+                }
+                Err(HoldError::Appeared(_)) => {}
+                Err(error) => return Err(Error::Unprotected(error.to_string())),
+            }
+        }
+        Err(Error::Unprotected("the workspace keeps changing".to_owned()))
+    }
+
+    fn registry(&self) -> Result<&Registry, Error> {
+        let open = || {
+            Registry::open(&self.state.join("placeholders"))
+                .map_err(|error| format!("{}: {error}", self.state.display()))
+        };
+        self.registry.get_or_init(open).as_ref().map_err(|error| Error::Unprotected(error.clone()))
+    }
+
+    fn landlock_only(&self, policy: &Policy, plan: &Plan, spec: &Spec) -> Result<Launch, Error> {
+        let writable = plan.view.as_ref().map(|view| view.writable.clone()).unwrap_or_default();
+        let carve_outs: Vec<PathBuf> = policy
+            .rules()
+            .filter(|(path, rule)| rule.access != Access::Write && is_carve_out(path, &writable))
+            .map(|(path, _)| path.to_owned())
+            .collect();
+        let wanted = Wanted {
+            reads_everything: policy.full_read(),
+            writable: &writable,
+            carve_outs: &carve_outs,
+            protects_metadata: policy.restricts_files(),
+            accept_unprotected_metadata: false,
+            network: plan.network,
+        };
+        let ruleset = landlock::alone(landlock::abi(), &wanted)
+            .map_err(|error| Error::NoEngine(error.to_string()))?;
+        self.command(spec, Counted::User, |command, options| {
+            landlock_only::launch(&ruleset, plan, command, options)
+        })
+    }
+
     /// Makes a confined command ready to be started.
     pub(crate) fn launch(&self, plan: &Plan, spec: &Spec) -> Result<Launch, Error> {
-        let facts = self.facts();
-        let engine = choose(self.config.engine, &facts).map_err(Error::NoEngine)?;
+        let counted = match plan.view {
+            Some(_) => Counted::in_own_namespace(),
+            None => Counted::User,
+        };
+        match self.engine().map_err(Error::NoEngine)? {
+            Engine::Builtin | Engine::LandlockOnly => {
+                self.command(spec, counted, |command, options| {
+                    builtin::launch(plan, command, options)
+                })
+            }
+            Engine::Bwrap => {
+                let tools = self.tools()?;
+                self.command(spec, counted, |command, options| {
+                    bwrap::launch(tools, plan, command, options)
+                })
+            }
+        }
+    }
+
+    fn tools(&self) -> Result<&Tools, Error> {
+        let find = || {
+            let bwrap = self.facts().bwrap?;
+            Tools::new(bwrap, &self.state).map_err(|error| error.to_string())
+        };
+        self.tools.get_or_init(find).as_ref().map_err(|error| Error::NoEngine(error.clone()))
+    }
+
+    fn command(
+        &self,
+        spec: &Spec,
+        counted: Counted,
+        launch: impl FnOnce(&Command<'_>, &builtin::Options<'_>) -> Result<Launch, Failure>,
+    ) -> Result<Launch, Error> {
         let nesting =
             if self.config.nested_user_namespaces { Nesting::Allowed } else { Nesting::Refused };
-        let options = builtin::Options { limits: &[], nesting };
+        let limits = spec.limits.of_each(self.controllers, counted);
+        let limits = limits.map_err(exec_process::Error::Limit)?;
+        let options = builtin::Options { limits: &limits, nesting };
         let strings = spec.exec_strings()?;
         let command = Command {
             argv: &strings.argv,
@@ -139,24 +258,56 @@ impl Sandbox {
             env: &strings.env,
             terminal: matches!(spec.stdio, exec_process::Stdio::Terminal(_)),
         };
-        let launch = match engine {
-            Engine::Builtin => builtin::launch(plan, &command, &options),
-            Engine::Bwrap => {
-                let found = facts.bwrap.map_err(Error::NoEngine)?;
-                let tools = self.state()?.tools(found).map_err(|_| Error::Internal)?;
-                bwrap::launch(&tools, plan, &command, &options)
-            }
-            Engine::LandlockOnly => return Err(Error::CannotConfine),
-        };
+        let launch = launch(&command, &options);
         launch.map_err(|failure| Error::Process(exec_process::Error::Confine(failure)))
     }
 }
 
-/// `exec-server` in the folder that is for state.
-fn state_directory(home: Option<&std::path::Path>) -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let folder = set("XDG_STATE_HOME").or_else(|| Some(home?.join(".local/state")))?;
-    Some(folder.join("exec-server"))
+fn is_carve_out(path: &Path, writable: &[PathBuf]) -> bool {
+    writable.iter().any(|root| path != root && path.starts_with(root))
+}
+
+/// Where the server keeps what is its own: out of reach of what it runs.
+fn state_directory(home: Option<&Path>) -> PathBuf {
+    let set = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
+    let state = set.filter(|path| path.is_absolute());
+    let state = state.or_else(|| home.map(|home| home.join(".local/state")));
+    state.unwrap_or_else(|| PathBuf::from("/var/lib")).join("exec-server")
+}
+
+/// The disk as it is without placeholders.
+struct Seen<'a> {
+    disk: Disk,
+    registry: Option<&'a Registry>,
+}
+
+impl Host for Seen<'_> {
+    fn look(&self, path: &Path) -> io::Result<Option<Object>> {
+        let seen = self.disk.look(path)?;
+        let ours = |registry: &Registry| registry.is_placeholder(path);
+        let is_directory = seen.is_some_and(|it| it.kind == Kind::Directory);
+        Ok(seen.filter(|_| !(is_directory && self.registry.is_some_and(ours))))
+    }
+
+    fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
+        self.disk.read_link(path)
+    }
+
+    fn read_file(&self, path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+        self.disk.read_file(path, bytes_max)
+    }
+
+    fn list(&self, path: &Path, entries_max: usize) -> io::Result<Vec<(OsString, Kind)>> {
+        self.disk.list(path, entries_max)
+    }
+
+    fn may_add(&self, directory: &Path) -> bool {
+        self.disk.may_add(directory)
+    }
+
+    fn out_of_time(&self) -> bool {
+        self.disk.out_of_time()
+    }
 }
 
 /// What no engine here could do, said before the disk is looked at.

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use exec_fs::watch::{Full, WatchLimits};
-use exec_fs::{Handles, MissingWatch, Watches, limits::HANDLES_MAX};
+use exec_fs::{Handles, MissingHub, MissingWatch, Watches, limits::HANDLES_MAX};
 use exec_http::ActiveStreams;
 use exec_http::limits::STREAMS_MAX;
 use exec_protocol::fs::MissingChangedParams;
@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::server::Server;
+use crate::confined::ConfinedWatches;
 
 /// Notifications on their way to the connection. A full queue makes their maker wait.
 const NOTICES_QUEUE: usize = 4;
@@ -27,12 +27,14 @@ pub(crate) struct Scope {
     pub(crate) streams: ActiveStreams,
     tasks: Mutex<JoinSet<()>>,
     watches: OnceLock<Watches>,
+    /// Watches inside a sandbox.
+    pub(crate) confined_watches: ConfinedWatches,
     missing: Mutex<MissingWatch>,
 }
 
 impl Scope {
     /// A scope, and the end of its queue that the connection empties.
-    pub(crate) fn new(server: &Server) -> (Arc<Self>, mpsc::Receiver<Vec<u8>>) {
+    pub(crate) fn new(missing: Arc<MissingHub>) -> (Arc<Self>, mpsc::Receiver<Vec<u8>>) {
         let (notices, to_send) = mpsc::channel(NOTICES_QUEUE);
         let notifier = Notifier(notices);
         let (runtime, told) = (Handle::current(), notifier.clone());
@@ -48,7 +50,8 @@ impl Scope {
             streams: ActiveStreams::new(STREAMS_MAX),
             tasks: Mutex::default(),
             watches: OnceLock::new(),
-            missing: Mutex::new(MissingWatch::new(server.missing.clone(), notify)),
+            confined_watches: ConfinedWatches::default(),
+            missing: Mutex::new(MissingWatch::new(missing, notify)),
             notifier,
         };
         (Arc::new(scope), to_send)
@@ -92,6 +95,12 @@ impl Notifier {
             Some(message) => self.0.send(message).await.is_ok(),
             None => false,
         }
+    }
+
+    /// The same for a notification that is text already.
+    pub(crate) async fn send_text(&self, message: Vec<u8>) {
+        // A connection that has ended takes everything.
+        self.0.send(message).await.ok();
     }
 
     /// The same without waiting. A connection that has ended takes everything.

@@ -6,16 +6,22 @@ use exec_fs::MissingHub;
 use exec_http::HttpClient;
 use exec_process::sys::Containment;
 use exec_protocol::environment::EnvironmentInfo;
+use exec_protocol::jsonrpc::RpcError;
+use exec_protocol::process::StartParams;
+use exec_sandbox::linux::probe::Engine;
 use exec_transport::Connection;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
+use crate::blocking::Place;
 use crate::config::ExecServerConfig;
+use crate::confined::Confined;
 use crate::connection;
 use crate::environment;
 use crate::error::Error;
 use crate::limits::{FILE_CALLS_MAX, SESSIONS_MAX};
-use crate::sandbox::Sandbox;
+use crate::process;
+use crate::sandbox::{Confinement, Sandbox};
 use crate::session::{Session, Sessions};
 
 /// An executor. Connections are handed to it with [`Server::serve_connection`]; when it is dropped
@@ -31,7 +37,9 @@ pub struct Server {
     /// Makes HTTP requests; costs nothing until the first.
     pub(crate) http: HttpClient,
     /// File calls at once, for all connections.
-    pub(crate) file_calls: Semaphore,
+    pub(crate) file_calls: Place,
+    /// File calls that are made inside a sandbox.
+    pub(crate) confined: Confined,
     sessions: Mutex<Sessions>,
     stop: watch::Sender<bool>,
 }
@@ -53,13 +61,14 @@ impl Server {
         let environment = environment::describe(containment.mechanism());
         let home = environment.user_home_dir.as_ref().and_then(|home| home.to_native().ok());
         Arc::new(Self {
-            sandbox: Sandbox::new(config.sandbox.clone(), home),
+            sandbox: Sandbox::new(config.sandbox.clone(), home, containment.controllers()),
             config,
             environment,
             containment,
             missing: MissingHub::new(),
             http: HttpClient::default(),
-            file_calls: Semaphore::new(FILE_CALLS_MAX),
+            file_calls: Place::Threads(Arc::new(Semaphore::new(FILE_CALLS_MAX))),
+            confined: Confined::default(),
             sessions: Mutex::new(Sessions::default()),
             stop: watch::Sender::new(false),
         })
@@ -83,6 +92,7 @@ impl Server {
                 process.wait_closed(Some(left)).await;
             }
         }
+        self.confined.end();
         self.containment.kill_all();
     }
 
@@ -90,7 +100,36 @@ impl Server {
     pub(crate) async fn environment(&self) -> EnvironmentInfo {
         let sandbox = self.sandbox.clone();
         let described = tokio::task::spawn_blocking(move || sandbox.describe()).await;
-        EnvironmentInfo { sandbox: described.ok(), ..self.environment.clone() }
+        let mut info = EnvironmentInfo { sandbox: described.ok(), ..self.environment.clone() };
+        let engine = info.sandbox.as_ref().and_then(|sandbox| sandbox.engine.as_ref());
+        let confines_files = engine.is_some() && self.config.file_worker.is_some();
+        info.capabilities.sandboxed_file_streaming = confines_files;
+        info.capabilities.capability_discovery_sandbox = confines_files;
+        info
+    }
+
+    /// What would be enforced for such a start, if anything. Looks at the disk, starts nothing.
+    pub fn confinement(&self, params: StartParams) -> Result<Option<Confinement>, RpcError> {
+        process::confinement(self, params).map_err(|error| RpcError::from(&error))
+    }
+
+    /// The engine that confines commands here, or why there is none. The first call tries what works,
+    /// which takes a moment.
+    pub fn sandbox_engine(&self) -> Result<Engine, String> {
+        self.sandbox.engine()
+    }
+
+    /// Tells the operator what is wrong with the sandbox, in the log. Delays nobody.
+    pub(crate) fn warn_of_sandbox(&self) {
+        let sandbox = self.sandbox.clone();
+        tokio::task::spawn_blocking(move || {
+            for warning in sandbox.warnings() {
+                tracing::warn!("{warning}");
+            }
+            if let Ok(engine) = sandbox.engine() {
+                tracing::debug!(engine = engine.as_str(), "commands are confined");
+            }
+        });
     }
 
     pub(crate) fn stopped(&self) -> watch::Receiver<bool> {

@@ -8,6 +8,8 @@ mod support;
 mod control;
 #[path = "process/environment.rs"]
 mod environment;
+#[path = "process/limits.rs"]
+mod limits;
 #[path = "process/output.rs"]
 mod output;
 #[path = "process/stdin.rs"]

@@ -168,6 +168,45 @@ pub async fn a_patch_is_applied_by_the_executor(scene: &Scene<'_>) -> Result<()>
     Ok(())
 }
 
+/// In workspace-write mode every file call of a patch carries its sandbox, and is granted what the
+/// workspace grants; nothing is left of the sandbox.
+pub async fn a_patch_is_applied_inside_its_sandbox(scene: &Scene<'_>) -> Result<()> {
+    let cwd = tempfile::tempdir()?;
+    let server = scene.start_executor(Listen::WebSocket, cwd.path(), "")?;
+    let tap = WireTap::start(server.url()).await?;
+    let script = vec![
+        Turn::patch(
+            "*** Begin Patch\n*** Add File: notes/deep/a.txt\n+one\n+two\n\
+             *** Add File: gone.txt\n+x\n*** End Patch",
+        ),
+        Turn::patch(
+            "*** Begin Patch\n*** Update File: notes/deep/a.txt\n@@\n one\n-two\n+zwei\n\
+             *** Delete File: gone.txt\n*** End Patch",
+        ),
+        Turn::say("done"),
+    ];
+    let model = ScriptedModel::start(script).await?;
+    let executor = Executor::Url(tap.url().to_owned());
+    let mut run = CodexRun::new(scene.codex, executor, cwd.path(), model);
+    run.sandbox = SandboxMode::WorkspaceWrite;
+    let outcome = run.finish().await?;
+    ensure!(outcome.status.success(), "codex failed: {outcome:#?}");
+    let patched = std::fs::read_to_string(cwd.path().join("notes/deep/a.txt"))?;
+    ensure!(patched == "one\nzwei\n", "the patch is not in the file: {patched:?} {outcome:#?}");
+    ensure!(!cwd.path().join("gone.txt").exists(), "the file was not removed");
+    let writes = tap.calls("fs/writeFile");
+    ensure!(!writes.is_empty(), "the patch did not pass through the executor");
+    for write in writes {
+        let sandbox = &write.message["params"]["sandbox"];
+        ensure!(sandbox.is_object(), "a file call without its sandbox: {}", write.message);
+    }
+    let mut left: Vec<_> =
+        std::fs::read_dir(cwd.path())?.flatten().map(|e| e.file_name()).collect();
+    left.sort();
+    ensure!(left == ["notes"], "something was left in the workspace: {left:?}");
+    Ok(())
+}
+
 /// The project's instructions, its skills and a picture reach the model through the executor's file
 /// calls, and a patch moves a file with them.
 pub async fn a_project_is_read_through_the_executor(scene: &Scene<'_>) -> Result<()> {

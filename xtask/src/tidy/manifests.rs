@@ -10,8 +10,11 @@ use toml::{Table, Value};
 use super::Finding;
 
 /// What a pure crate may not use.
-const IMPURE: &[(&str, &[&str])] =
-    &[("exec-protocol", &["tokio", "libc"]), ("exec-relay", &["tokio", "libc", "getrandom"])];
+const IMPURE: &[(&str, &[&str])] = &[
+    ("exec-protocol", &["tokio", "libc"]),
+    ("exec-relay", &["tokio", "libc", "getrandom"]),
+    ("exec-rules", &["tokio", "libc"]),
+];
 
 /// A member of the workspace.
 struct Member {

@@ -115,6 +115,7 @@ impl Bench {
                 Stdio::Pipes { stdin: self.stdin }
             },
             limits: self.limits,
+            tells_usage: false,
         }
     }
 

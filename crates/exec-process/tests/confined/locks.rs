@@ -86,12 +86,13 @@ async fn limits_are_set() {
     let mut bench = Bench::read_only();
     bench.limits = Limits {
         memory_bytes: Some(64 << 20),
-        processes: Some(20),
         cpu: Some(std::time::Duration::from_secs(1)),
         file_bytes: Some(4096),
         open_files: Some(77),
+        ..Limits::default()
     };
-    let limits = bench.limits.as_resource_limits(Counted::OwnNamespace);
+    let controllers = bench.containment.controllers();
+    let limits = bench.limits.of_each(controllers, Counted::OwnNamespace).unwrap();
     let options = Options { limits: &limits, ..Options::default() };
     let script = "ulimit -n; ulimit -Hn; ulimit -d; cd $DIR; head -c 10000 /dev/zero > x; wc -c < x; \
         python3 -c 'bytearray(100 << 20)' 2> /dev/null || echo no memory; \

@@ -100,7 +100,8 @@ impl<'a> Start<'a> {
             cwd: &CString::new(self.cwd).unwrap(),
             stdio: self.stdio,
             containment,
-            limits: Default::default(),
+            limits: &[],
+            group_limits: Default::default(),
             launch: None,
         })
     }

@@ -41,6 +41,9 @@ pub struct ExitedParams {
     /// What was used, if the start had `limits`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// The limit that ended it, by its name in `limits`, where that is known: `deadlineMs`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_reached: Option<String>,
 }
 
 /// Something that the sandbox refused.

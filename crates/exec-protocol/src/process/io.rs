@@ -54,6 +54,9 @@ pub struct ReadResult {
     /// What was used, if the start had `limits`; known with the exit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// The limit that ended it, by its name in `limits`, where that is known: `deadlineMs`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_reached: Option<String>,
 }
 
 /// A piece of output.

@@ -66,19 +66,20 @@ pub struct StartParams {
     pub limits: Option<ProcessLimits>,
 }
 
-/// Bounds on what a process and its descendants may use; an absent one is the executor's own. What
-/// this executor cannot enforce is refused.
+/// Bounds on what a process and its descendants may use; an absent one is the executor's own, and
+/// none is above that. What this executor cannot enforce is refused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessLimits {
-    /// Memory of all of them together.
+    /// Memory: of all of them together where the executor has a cgroup for that, else the private
+    /// memory of each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// Processes and threads at once.
+    /// Processes and threads at once. Needs a cgroup, or a sandbox and an executor that is not root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<u64>,
-    /// Processor time of each process.
+    /// Processor time of each process; SIGXCPU at its end, SIGKILL a second later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_seconds: Option<u64>,
     /// Size of each file that is written.

@@ -43,7 +43,8 @@ struct Open {
     attached: Attached,
     lifecycle: bool,
     message_bytes_max: u64,
-    environment: EnvironmentInfo,
+    /// For the answer, and gone with it.
+    environment: Option<Box<EnvironmentInfo>>,
     confirmed: bool,
 }
 
@@ -107,10 +108,10 @@ impl Handshake {
 
     /// Takes over what was opened; returns the answer.
     pub(super) fn conclude(&mut self, outcome: Outcome) -> Vec<u8> {
-        let result = outcome.result.map(|open| {
+        let result = outcome.result.map(|mut open| {
             let result = InitializeResult {
                 session_id: open.session().id().to_owned(),
-                environment_info: Some(open.environment.clone()),
+                environment_info: open.environment.take().map(|environment| *environment),
             };
             self.state = State::Open(open);
             result
@@ -191,6 +192,6 @@ async fn open(
         Attach::Observer => Attached::Observer(session),
     };
     let lifecycle = params.extensions.iter().any(|name| name == EXTENSION_PROCESS_LIFECYCLE);
-    let environment = server.environment().await;
+    let environment = Some(Box::new(server.environment().await));
     Ok(Open { attached, lifecycle, message_bytes_max, environment, confirmed: false })
 }

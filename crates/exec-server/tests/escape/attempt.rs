@@ -122,9 +122,6 @@ impl Attempt {
     pub const fn denied(self, code: i32) -> Self {
         Attempt { denied: Some(true), code: Some(code), ..self }
     }
-    pub const fn not_denied(self, code: i32) -> Self {
-        Attempt { denied: Some(false), code: Some(code), ..self }
-    }
 
     /// What the shell is given.
     fn script(&self) -> String {

@@ -66,39 +66,80 @@ fn malformed(world: &World) -> Vec<(&'static str, Value, Value)> {
         change(&mut context);
         context
     };
-    let one = |path: Value, access: &str| with_entries(world, &[json!({"path": path, "access": access})]);
+    let one =
+        |path: Value, access: &str| with_entries(world, &[json!({"path": path, "access": access})]);
     let at = |text: &str| one(json!({"type": "path", "path": text}), "write");
     let nothing = || json!({});
     vec![
         ("no object", json!(5), nothing()),
         ("a text", json!("read-only"), nothing()),
         ("empty", json!({}), nothing()),
-        ("no level", changed(&|it| drop(it.as_object_mut().unwrap().remove("windowsSandboxLevel"))), nothing()),
-        ("no permissions", changed(&|it| drop(it.as_object_mut().unwrap().remove("permissions"))), nothing()),
+        (
+            "no level",
+            changed(&|it| drop(it.as_object_mut().unwrap().remove("windowsSandboxLevel"))),
+            nothing(),
+        ),
+        (
+            "no permissions",
+            changed(&|it| drop(it.as_object_mut().unwrap().remove("permissions"))),
+            nothing(),
+        ),
         ("unknown level", changed(&|it| it["windowsSandboxLevel"] = json!("some")), nothing()),
         ("unknown override", changed(&|it| it["sandboxOverride"] = json!("please")), nothing()),
         ("unknown type", changed(&|it| it["permissions"]["type"] = json!("open")), nothing()),
         ("unknown network", with(world, json!({"type": "unrestricted"}), "some"), nothing()),
         ("unknown file system", with(world, json!({"type": "some"}), "restricted"), nothing()),
         ("no entries", with(world, json!({"type": "restricted"}), "restricted"), nothing()),
-        ("depth 0", with(world, json!({"type": "restricted", "entries": [], "glob_scan_max_depth": 0}), "restricted"), nothing()),
+        (
+            "depth 0",
+            with(
+                world,
+                json!({"type": "restricted", "entries": [], "glob_scan_max_depth": 0}),
+                "restricted",
+            ),
+            nothing(),
+        ),
         ("unknown access", one(special("root"), "execute"), nothing()),
         ("unknown kind", one(special("everything"), "write"), nothing()),
-        ("unknown path type", one(json!({"type": "inode", "path": "file:///"}), "write"), nothing()),
+        (
+            "unknown path type",
+            one(json!({"type": "inode", "path": "file:///"}), "write"),
+            nothing(),
+        ),
         ("a native path", at("/etc"), nothing()),
         ("a relative path", at("etc"), nothing()),
         ("a Windows path", at("file:///C:/x"), nothing()),
         ("a path of another host", at("file://elsewhere/etc"), nothing()),
         ("another scheme", at("http://localhost/etc"), nothing()),
         ("a NUL in a path", at("file:///etc%00/x"), nothing()),
-        ("a legacy policy", changed(&|it| it["permissions"] = json!({"type": "read-only", "network_access": false})), nothing()),
-        ("a legacy workspace", changed(&|it| it["permissions"] = json!({"type": "workspace-write", "writable_roots": ["/"]})), nothing()),
+        (
+            "a legacy policy",
+            changed(&|it| {
+                it["permissions"] = json!({"type": "read-only", "network_access": false})
+            }),
+            nothing(),
+        ),
+        (
+            "a legacy workspace",
+            changed(&|it| {
+                it["permissions"] = json!({"type": "workspace-write", "writable_roots": ["/"]})
+            }),
+            nothing(),
+        ),
         ("a foreign cwd", changed(&|it| it["cwd"] = json!("relative")), nothing()),
-        ("a foreign root", changed(&|it| it["workspaceRoots"] = json!(["http://localhost/"])), nothing()),
+        (
+            "a foreign root",
+            changed(&|it| it["workspaceRoots"] = json!(["http://localhost/"])),
+            nothing(),
+        ),
         ("a flag that is none", changed(&|it| it["useLegacyLandlock"] = json!("no")), nothing()),
         ("a managed network without a proxy", good(), json!({"enforceManagedNetwork": true})),
-        ("a managed network elsewhere", good(), json!({"enforceManagedNetwork": true, "managedNetwork":
-            {"loopbackPorts": [1], "allowLocalBinding": false, "dangerouslyAllowAllUnixSockets": false}})),
+        (
+            "a managed network elsewhere",
+            good(),
+            json!({"enforceManagedNetwork": true, "managedNetwork":
+            {"loopbackPorts": [1], "allowLocalBinding": false, "dangerouslyAllowAllUnixSockets": false}}),
+        ),
         ("MXC", changed(&|it| it["windowsSandboxLevel"] = json!("mxc")), nothing()),
     ]
 }

@@ -33,7 +33,8 @@ pub const CALLS: &[Attempt] = &[
     probe("11: remount the root, online", WorkspaceOnline, "remount /").free(Free::Depends),
     probe("11: remount the root, read-only", ReadOnly, "remount /").free(Free::Depends),
     probe("11: remount the root, minimal", Minimal, "remount /").free(Free::Depends),
-    sh("11: mount(8)", Workspace, "mount --bind $OUT src && echo x > src/canary").free(Free::Depends),
+    sh("11: mount(8)", Workspace, "mount --bind $OUT src && echo x > src/canary; umount -l src")
+        .free(Free::Depends),
     sh("11: umount a mask and read", Denies, "umount -l key.pem; cat key.pem"),
     call("12: user namespace", "unshare user"),
     call("12: mount namespace", "unshare mnt"),
@@ -49,16 +50,34 @@ pub const CALLS: &[Attempt] = &[
     call("12: clone3 into all", "clone3 user mnt pid net ipc uts cgroup"),
     probe("12: user namespace, online", WorkspaceOnline, "unshare user").free(Free::Depends),
     probe("12: clone3, online", WorkspaceOnline, "clone3 user").free(Free::Depends),
-    sh("12: unshare(1) and remount", Workspace, "unshare -Urm sh -c 'mount -o remount,rw,bind / ; echo x > $OUT/canary'"),
-    sh("12: unshare(1) and unmount a mask", Denies, "unshare -Urm sh -c 'umount -l key.pem; cat key.pem'"),
-    sh("12: unshare(1) and mount over", Denies, "unshare -Urm sh -c 'umount -R .; cat key.pem secrets/key'"),
-    sh("12: bubblewrap in the sandbox", Workspace, "bwrap --dev-bind / / sh -c 'echo x > $OUT/canary'").free(Free::Depends),
+    sh(
+        "12: unshare(1) and remount",
+        Workspace,
+        "unshare -Urm sh -c 'mount -o remount,rw,bind / ; echo x > $OUT/canary'",
+    ),
+    sh(
+        "12: unshare(1) and unmount a mask",
+        Denies,
+        "unshare -Urm sh -c 'umount -l key.pem; cat key.pem'",
+    ),
+    sh(
+        "12: unshare(1) and mount over",
+        Denies,
+        "unshare -Urm sh -c 'umount -R .; cat key.pem secrets/key'",
+    ),
+    sh(
+        "12: bubblewrap in the sandbox",
+        Workspace,
+        "bwrap --dev-bind / / sh -c 'echo x > $OUT/canary'",
+    )
+    .free(Free::Depends),
     call("12: enter the mounts of PID 1", "setns /proc/1/ns/mnt"),
     call("12: enter the user namespace of PID 1", "setns /proc/1/ns/user"),
     call("12: enter the network of PID 1", "setns /proc/1/ns/net"),
     call("12: enter the processes of PID 1", "setns /proc/1/ns/pid"),
     call("12: enter the control group of PID 1", "setns /proc/1/ns/cgroup"),
-    sh("12: nsenter(1)", Workspace, "nsenter -t 1 -m -U -- sh -c 'echo x > $OUT/canary'").free(Free::Depends),
+    sh("12: nsenter(1)", Workspace, "nsenter -t 1 -m -U -- sh -c 'echo x > $OUT/canary'")
+        .free(Free::Depends),
     call("15: keys: add", "add-key"),
     call("15: keys: request", "request-key"),
     call("15: keys: keyring", "keyctl"),
@@ -86,9 +105,13 @@ pub const CALLS: &[Attempt] = &[
     probe("56: 32-bit calls, offline only", Offline, "int80").free(Free::Depends),
     probe("another personality", Workspace, "personality $OUT/canary"),
     probe("63: type into the terminal", Workspace, "tiocsti").on_terminal().free(Free::Depends),
-    probe("63: type into the terminal, other bits", Workspace, "tiocsti-high").on_terminal().free(Free::Depends),
+    probe("63: type into the terminal, other bits", Workspace, "tiocsti-high")
+        .on_terminal()
+        .free(Free::Depends),
     probe("63: the console's call", Workspace, "tioclinux").on_terminal().free(Free::Depends),
-    probe("63: type into the terminal, online", WorkspaceOnline, "tiocsti").on_terminal().free(Free::Depends),
+    probe("63: type into the terminal, online", WorkspaceOnline, "tiocsti")
+        .on_terminal()
+        .free(Free::Depends),
 ];
 
 #[rustfmt::skip]

@@ -39,7 +39,8 @@ pub const NETWORK: &[Attempt] = &[
     probe("53: packets", Workspace, "socket 17 3 0").free(Free::Depends),
     probe("53: vsock", Workspace, "socket 40 1 0").free(Free::Depends),
     probe("57: vsock, online", WorkspaceOnline, "socket 40 1 0").free(Free::Depends),
-    probe("57: vsock with flags, online", WorkspaceOnline, "socket 40 524289 0").free(Free::Depends),
+    probe("57: vsock with flags, online", WorkspaceOnline, "socket 40 524289 0")
+        .free(Free::Depends),
     probe("53: raw", Workspace, "socket 2 3 1").free(Free::Depends),
     probe("53: raw IPv6", Workspace, "socket 10 3 58").free(Free::Depends),
     probe("53: ping", Workspace, "socket 2 2 1").free(Free::Depends),
@@ -58,8 +59,17 @@ pub const NETWORK: &[Attempt] = &[
     probe("network: a socket pair of streams", Workspace, "socketpair 1 1").works(""),
     probe("network: TCP, online", WorkspaceOnline, "tcp $TCP $NONCE").works(""),
     probe("network: UDP, online", WorkspaceOnline, "udp $UDP $NONCE").works(""),
-    sh("network: interfaces of the host", Workspace, "tail -n +3 /proc/net/dev | grep -qv lo: && echo DID").free(Free::Depends),
-    sh("network: sockets of the host", Workspace, "grep -q \"$(basename $STREAM)\" /proc/net/unix && echo DID"),
+    sh(
+        "network: interfaces of the host",
+        Workspace,
+        "tail -n +3 /proc/net/dev | grep -qv lo: && echo DID",
+    )
+    .free(Free::Depends),
+    sh(
+        "network: sockets of the host",
+        Workspace,
+        "grep -q \"$(basename $STREAM)\" /proc/net/unix && echo DID",
+    ),
 ];
 
 /// What a request brings along must not reach a program that runs outside.

@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use crate::limits::Controllers;
+
 use super::clone;
 use super::dirents::{self, Dirents};
 use super::raw::{self, Errno, raw_result};
@@ -40,6 +42,7 @@ pub(super) struct CgroupTree {
     next: AtomicU32,
     shelf: Mutex<Shelf>,
     idle_max: usize,
+    controllers: Controllers,
 }
 
 /// Directories that no group stands for.
@@ -70,8 +73,9 @@ impl CgroupTree {
         let made = open_dir(libc::AT_FDCWD, &path).and_then(|top| {
             lock(top.as_fd())?;
             enable_controllers(top.as_fd());
-            let (next, shelf) = (AtomicU32::new(0), Mutex::default());
-            let tree = CgroupTree { path: path.clone(), top, next, shelf, idle_max };
+            let controllers = enabled_controllers(top.as_fd());
+            let (next, shelf, path) = (AtomicU32::new(0), Mutex::default(), path.clone());
+            let tree = CgroupTree { path, top, next, shelf, idle_max, controllers };
             tree.probe()?;
             (0..RESERVE).for_each(|_| tree.restock());
             Ok(tree)
@@ -86,6 +90,11 @@ impl CgroupTree {
     /// The absolute path of the branch.
     pub(super) fn path(&self) -> &CString {
         &self.path
+    }
+
+    /// What can be limited in its directories.
+    pub(super) fn controllers(&self) -> Controllers {
+        self.controllers
     }
 
     /// An empty directory, and a descriptor of it to start a process with.
@@ -292,6 +301,19 @@ fn enable_controllers(top: BorrowedFd<'_>) {
     }
 }
 
+/// Which of them the directories below have got.
+fn enabled_controllers(top: BorrowedFd<'_>) -> Controllers {
+    let mut text = [0; 1024];
+    let count = raw::open_at(top.as_raw_fd(), c"cgroup.subtree_control", libc::O_RDONLY)
+        .and_then(|control| raw::read(control.as_fd(), &mut text));
+    parse_controllers(&text[..count.unwrap_or(0)])
+}
+
+fn parse_controllers(text: &[u8]) -> Controllers {
+    let has = |name: &[u8]| text.split(u8::is_ascii_whitespace).any(|found| found == name);
+    Controllers { memory: has(b"memory"), processes: has(b"pids") }
+}
+
 fn lock(dir: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: takes numbers only.
     match unsafe { libc::flock(dir.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
@@ -333,6 +355,18 @@ fn open_dir(dir: c_int, path: &CStr) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn controllers_are_known_by_their_whole_names() {
+        let check = |text: &[u8], memory, processes| {
+            assert_eq!(parse_controllers(text), Controllers { memory, processes });
+        };
+        check(b"cpu io memory pids\n", true, true);
+        check(b"memory", true, false);
+        check(b"hugetlb pids\n", false, true);
+        check(b"memory_recursiveprot pidsx\n", false, false);
+        check(b"", false, false);
+    }
 
     #[test]
     fn an_empty_thawed_directory_is_told_from_others() {

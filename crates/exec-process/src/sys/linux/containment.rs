@@ -17,7 +17,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::limits::Limits;
+use crate::limits::{Controllers, GroupLimits};
 
 use super::cgroup::CgroupTree;
 use super::cgroup_mount;
@@ -106,6 +106,11 @@ impl Containment {
         let (next_tag, has_tagged) = (AtomicU32::new(0), AtomicBool::new(false));
         let shared = Arc::new(Shared { cgroups, tags, next_tag, has_tagged });
         Containment { shared, _guardian: guardian }
+    }
+
+    /// What groups can limit for all their members together.
+    pub fn controllers(&self) -> Controllers {
+        self.shared.cgroups.as_ref().map(CgroupTree::controllers).unwrap_or_default()
     }
 
     /// What new groups are made with. A group says itself if it had to do with less.
@@ -224,19 +229,23 @@ impl ContainedGroup {
         }
     }
 
-    /// Limits its members together, as far as the cgroup has controllers for it. It is not used again.
-    pub(super) fn limit(&self, limits: &Limits) {
-        if let (Place::Cgroup(number), Some(tree)) = (self.place, &self.shared.cgroups) {
-            for (file, limit) in
-                [("/memory.max", limits.memory_bytes), ("/pids.max", limits.processes)]
-            {
-                if let Some(limit) = limit
-                    && tree.set(number, file, limit).is_ok()
-                {
-                    self.is_spent.store(true, Ordering::Relaxed);
-                }
+    /// Limits its members together. It is not used again.
+    pub(super) fn limit(&self, limits: &GroupLimits) -> io::Result<()> {
+        let (Place::Cgroup(number), Some(tree)) = (self.place, &self.shared.cgroups) else {
+            return Ok(());
+        };
+        let all = [("/memory.max", limits.memory_bytes), ("/pids.max", limits.processes)];
+        for (file, limit) in all {
+            if let Some(limit) = limit {
+                self.is_spent.store(true, Ordering::Relaxed);
+                tree.set(number, file, limit)?;
             }
         }
+        if limits.memory_bytes.is_some() {
+            // The file is missing where swap is not counted, or there is none.
+            tree.set(number, "/memory.swap.max", 0).ok();
+        }
+        Ok(())
     }
 
     /// Gives up a place in which no process could be started.

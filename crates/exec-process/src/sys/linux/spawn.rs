@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use exec_sandbox::launch::{Launch, Program};
 
-use crate::limits::{Counted, Limits};
+use crate::limits::{GroupLimits, ResourceLimit};
 
 use super::child::{self, ChildPlan};
 use super::clone::{self, CloneCall, Cloned};
@@ -39,8 +39,11 @@ pub struct SpawnRequest<'a> {
     pub stdio: ChildStdio,
     /// Who answers for its end.
     pub containment: &'a Containment,
-    /// What it may use. With a launch, resource limits are that one's to set: it knows better when.
-    pub limits: Limits,
+    /// What each of its processes may use. With a launch they are that one's to set: it knows better
+    /// when.
+    pub limits: &'a [ResourceLimit],
+    /// What all of them may use together; needs a cgroup with those controllers.
+    pub group_limits: GroupLimits,
     /// How the program is started, if not as the server's equal: the descriptors it gets besides, the
     /// namespaces it is in, and the open file that is executed instead of `program`.
     pub launch: Option<&'a Launch>,
@@ -55,9 +58,10 @@ pub struct Spawned {
     /// Where to write its input: with [`ChildStdio::Pipes`] only, and only if asked for.
     pub stdin: Option<OwnedFd>,
     /// Its output; with [`ChildStdio::Pty`] the terminal's master, for reading and writing. A master
-    /// answers reads with EIO once no process has the terminal open any more.
+    /// answers reads with EIO once no process has the terminal open any more. With
+    /// [`ChildStdio::Socket`] the other end of its stdin.
     pub stdout: Option<OwnedFd>,
-    /// Its error output: with [`ChildStdio::Pipes`] only.
+    /// Its error output, unless it has a terminal; with [`ChildStdio::Socket`] its output too.
     pub stderr: Option<OwnedFd>,
     /// Kills it and every descendant of it.
     pub group: ContainedGroup,
@@ -81,10 +85,6 @@ pub fn spawn(request: &SpawnRequest<'_>) -> io::Result<Spawned> {
     let stdio = Stdio::open(request.stdio)?;
     let (argv, env) = (pointers(request.argv), pointers(request.env));
     let launch = request.launch;
-    let limits = match launch {
-        Some(_) => Vec::new(),
-        None => request.limits.as_resource_limits(Counted::User),
-    };
     let mut plan = ChildPlan {
         candidates: request.program,
         program: launch.and_then(|launch| match &launch.program {
@@ -102,11 +102,11 @@ pub fn spawn(request: &SpawnRequest<'_>) -> io::Result<Spawned> {
         server_pid: std::process::id().cast_signed(),
         tag: None,
         descriptor_limit: descriptors::for_children(),
-        limits: &limits,
+        limits: request.limits,
         reset_signals: 0,
         outcome: AtomicI32::new(child::NOT_RUN),
     };
-    let (child, group) = place(&mut plan, request.containment, &request.limits)?;
+    let (child, group) = place(&mut plan, request.containment, &request.group_limits)?;
     let errno = plan.outcome.load(Ordering::Relaxed);
     if errno > 0 {
         wait::wait_for_end(child.pidfd.as_fd())?;
@@ -123,11 +123,11 @@ const CGROUP_ATTEMPTS: usize = 2;
 fn place(
     plan: &mut ChildPlan<'_>,
     containment: &Containment,
-    limits: &Limits,
+    limits: &GroupLimits,
 ) -> io::Result<(Cloned, ContainedGroup)> {
     for _ in 0..CGROUP_ATTEMPTS {
         let Some((group, directory)) = containment.admit_to_cgroup() else { break };
-        group.limit(limits);
+        group.limit(limits)?;
         match launch(plan, CloneCall::Clone3 { cgroup: Some(directory.as_fd()) }) {
             Ok(child) if plan.outcome.load(Ordering::Relaxed) != child::NOT_RUN => {
                 return Ok((child, group));
@@ -147,6 +147,9 @@ fn place(
             }
         }
         group.discard();
+    }
+    if !limits.is_empty() {
+        return Err(io::Error::other("cannot limit the process: there is no cgroup for it"));
     }
     let (group, tag) = containment.admit_by_tag()?;
     plan.tag = Some(tag);

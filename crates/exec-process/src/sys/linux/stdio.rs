@@ -17,6 +17,9 @@ pub enum ChildStdio {
         /// Whether stdin is a pipe.
         stdin: bool,
     },
+    /// A socket for input and what is answered to it, and a pipe for what is said besides. Descriptors
+    /// can be sent over the socket.
+    Socket,
     /// A pseudo-terminal for all three, which controls the child's session.
     Pty {
         /// Lines of the terminal.
@@ -47,8 +50,24 @@ impl Stdio {
     pub(super) fn open(wanted: ChildStdio) -> io::Result<Self> {
         match wanted {
             ChildStdio::Pipes { stdin } => Self::pipes(stdin),
+            ChildStdio::Socket => Self::socket(),
             ChildStdio::Pty { rows, cols } => Self::pty(rows, cols),
         }
+    }
+
+    fn socket() -> io::Result<Self> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        let (ours, theirs) = (above_stdio(ours.into())?, above_stdio(theirs.into())?);
+        let (stderr, child_err) = pipe()?;
+        set_nonblocking(&ours)?;
+        set_nonblocking(&stderr)?;
+        let err = child_err.as_raw_fd();
+        Ok(Stdio {
+            server: ServerEnds { stdin: None, stdout: Some(ours), stderr: Some(stderr) },
+            child: [theirs.as_raw_fd(), err, err],
+            has_terminal: false,
+            _child_ends: [Some(theirs), Some(child_err), None],
+        })
     }
 
     fn pipes(with_stdin: bool) -> io::Result<Self> {
