@@ -173,6 +173,7 @@ fn check_free(test: &str, role: Role) {
         return;
     }
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let host = Host::new();
     plant(&host.folder());
     let probe = exec_testkit::probe::install(&host.folder()).unwrap();
@@ -187,6 +188,8 @@ fn check_free(test: &str, role: Role) {
     let objections: Vec<&String> = results.iter().filter_map(|(wrong, _)| wrong.as_ref()).collect();
     assert!(objections.is_empty(), "{objections:#?}");
     println!("{through} of {} get through without a sandbox", attempts.len());
+    let after = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert_eq!(mounts, after, "what is mounted is unmounted again");
     assert!(through * 3 > attempts.len() * 2, "{through} of {}", attempts.len());
 }
 

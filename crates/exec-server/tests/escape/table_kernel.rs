@@ -33,7 +33,7 @@ pub const CALLS: &[Attempt] = &[
     probe("11: remount the root, online", WorkspaceOnline, "remount /").free(Free::Depends),
     probe("11: remount the root, read-only", ReadOnly, "remount /").free(Free::Depends),
     probe("11: remount the root, minimal", Minimal, "remount /").free(Free::Depends),
-    sh("11: mount(8)", Workspace, "mount --bind $OUT src && echo x > src/canary")
+    sh("11: mount(8)", Workspace, "mount --bind $OUT src && echo x > src/canary; umount -l src")
         .free(Free::Depends),
     sh("11: umount a mask and read", Denies, "umount -l key.pem; cat key.pem"),
     call("12: user namespace", "unshare user"),

@@ -166,7 +166,12 @@ pub const DENIES: &[Attempt] = &[
     sh("38: read in a denied folder", Denies, "cat secrets/key"),
     sh("38: list a denied folder", Denies, "ls secrets | grep key && echo DID"),
     sh("38: search everything", Denies, "grep -rs secret: . $WS /proc/self/root$WS"),
-    sh("38: copy everything", Denies, "mkdir copy; cp -r *.* secrets top copy; rm -rf copy/dir.env copy/link.env; cat copy/key.pem copy/secrets/key copy/app.env"),
+    sh(
+        "38: copy everything",
+        Denies,
+        "mkdir copy; cp -r *.* secrets top copy; rm -rf copy/dir.env copy/link.env; \\
+         cat copy/key.pem copy/secrets/key copy/app.env",
+    ),
     sh("38: pack everything", Denies, "tar cf - . 2>/dev/null | cat"),
     sh("38: write a denied file", Denies, "echo x > key.pem"),
     sh("38: remove a denied file", Denies, "rm -f key.pem"),
