@@ -290,8 +290,12 @@ impl Stage<'_> {
         evidence.did = evidence.output.lines().any(|line| line.trim() == probe::DID);
         evidence.killed = world.victim_is_dead();
         let came = || self.host.has_heard(&world.nonce);
-        // It is on its way when its sender says so.
-        let patience = if evidence.did { Duration::from_millis(200) } else { Duration::ZERO };
+        // It may still be on its way.
+        let patience = match attempt.script().contains("$NONCE") {
+            true if confined => Duration::from_millis(100),
+            true => Duration::from_secs(2),
+            false => Duration::ZERO,
+        };
         evidence.heard = leaks::wait_until(patience, "a message", came).await.is_ok();
         evidence.found = match attempt.expect {
             Expect::Works(name) => name.is_empty() || world.join(name).exists(),

@@ -169,7 +169,7 @@ pub const DENIES: &[Attempt] = &[
     sh(
         "38: copy everything",
         Denies,
-        "mkdir copy; cp -r *.* secrets top copy; rm -rf copy/dir.env copy/link.env; \\
+        "mkdir copy; cp -r *.* secrets top copy; rm -rf copy/dir.env copy/link.env; \
          cat copy/key.pem copy/secrets/key copy/app.env",
     ),
     sh("38: pack everything", Denies, "tar cf - . 2>/dev/null | cat"),
